@@ -18,9 +18,10 @@ from tetrad.core.sizes import bind
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Schedule
 from tetrad.schedule.text import parse, to_text
+from tetrad.schedule.verify import verify
 
 RED_ZONE = 64  # bytes after the arguments; after results it is what is left of their block
 RED = 0xC3
@@ -40,7 +41,7 @@ def run(
     """The results of machine code. Arena and results hold `poison` before, what lies behind them is
     watched."""
     values = dims or {}
-    check_text(compiled.schedule)
+    check_schedule(compiled.schedule)
     runner = bound(compiled, values)
     arguments = [fenced(a) for a in arrays]
     for slot in compiled.schedule.outputs:
@@ -68,8 +69,9 @@ def run(
     return [storage.as_numpy(kind.dtype.np, shape).copy() for storage, kind, shape in pairs]
 
 
-def check_text(schedule: Schedule) -> None:
-    """Law: parsing what is printed prints the same."""
+def check_schedule(schedule: Schedule) -> None:
+    """It keeps the rules of the language, and parsing what is printed prints the same."""
+    verify(schedule)
     text = to_text(schedule, sources=False)
     assert to_text(parse(text)) == text
 
@@ -98,14 +100,16 @@ def filled(nbytes: int, byte: int) -> Storage:
 def run_on_evaluator(
     compiled: Compiled, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
-    return interpret(compiled.schedule, arrays, dims or {})
+    return evaluate_schedule(compiled.schedule, arrays, dims or {})
 
 
 def evaluate_lowered(
     graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
     """The graph optimised, lowered and run on the kernel evaluator; no machine code is made."""
-    return interpret(Lowerer(current_target()).lower_program(optimise(graph)), arrays, dims or {})
+    schedule = Lowerer(current_target()).lower_program(optimise(graph))
+    check_schedule(schedule)
+    return evaluate_schedule(schedule, arrays, dims or {})
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> str | None:

@@ -48,7 +48,7 @@ from tetrad.lower.lower import Lowerer
 from tetrad.ops.cases import pick, random_array, same_shaped
 from tetrad.ops.rules import NUMBERS, ieee, same_type
 from tetrad.passes.pipeline import optimise
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 
 OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 EACH = [pytest.param(o, d, id=f"{o.name}-{d}") for o in OPS for d in o.dtypes]
@@ -136,7 +136,7 @@ def test_kernels_for_other_processors_give_the_same_bits(op: Op) -> None:
         arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
         lowered = [lowerer.lower(optimise(graph_of(op, case))) for lowerer in lowerers]
         kinds = {tuple(map(str, programs_of(each))): each for each in lowered}
-        results = [interpret(each, arrays, {}) for each in kinds.values() if len(kinds) > 1]
+        results = [evaluate_schedule(each, arrays, {}) for each in kinds.values() if len(kinds) > 1]
         pairs = (pair for other in results[1:] for pair in zip(other, results[0], strict=True))
         for got, want in pairs:
             assert difference(got, want) is None, (

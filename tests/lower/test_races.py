@@ -19,7 +19,7 @@ from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 
 S, N = td.Spec, Dim("n", max=1 << 20)
 
@@ -66,7 +66,7 @@ def run(name: str, target: Target) -> None:
         shape = tuple(n if isinstance(n, int) else SIZE for n in spec.shape)
         drawn = rng.standard_normal(shape).astype(np.float32)
         arrays.append(np.abs(drawn * 9).astype(np.int32) if spec.dtype is td.int32 else drawn)
-    interpret(lowered, arrays, {"n": SIZE})
+    evaluate_schedule(lowered, arrays, {"n": SIZE})
 
 
 @pytest.mark.parametrize("level", TILES)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.compiled import check_text
+from tests.compiled import check_schedule
 from tests.replay.canonical import canonical_kernel, canonical_llvm
 from tests.replay.programs import programs
 from tetrad.backends.cpu.encode import Constants, TableEncoder
@@ -67,7 +67,7 @@ class LabelledConstants(Constants):
 def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
     """What is compared of one program."""
     lowered = Lowerer(target, threads=THREADS).lower_program(optimise(undressed(graph)))
-    check_text(lowered)
+    check_schedule(lowered)
     kernels = list(dict.fromkeys(programs_of(lowered)))
     addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}
     texts = [canonical_kernel(str(kernel)) for kernel in kernels]

@@ -36,10 +36,12 @@ from tetrad.schedule.evaluate import (
     Dims,
     Memory,
     buffers_of,
-    interpret,
     prepare,
     run_control,
     value_of,
+)
+from tetrad.schedule.evaluate import (
+    evaluate as evaluate_schedule,
 )
 from tetrad.schedule.nodes import Control, Launch, Schedule, Slot
 from tetrad.schedule.plan import check_plan
@@ -66,7 +68,9 @@ def run_interpreted(
     runner: Runner, storages: Sequence[Storage], threads: int | None
 ) -> list[Storage]:
     """The results of the kernel evaluator; no machine code of a kernel runs."""
-    results = interpret(runner.compiled.schedule, input_arrays(runner, storages), runner.dims)
+    results = evaluate_schedule(
+        runner.compiled.schedule, input_arrays(runner, storages), runner.dims
+    )
     return [Storage.from_numpy(np.ascontiguousarray(result)) for result in results]
 
 
@@ -128,7 +132,7 @@ class Guarded:
 def check_launches(
     runner: Runner, schedule: Schedule, arrays: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Every launch alone against the evaluator; the outputs, as `interpret` gives them."""
+    """Every launch alone against the evaluator; the outputs, as `schedule.evaluate` gives them."""
     dims = runner.dims
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(schedule.inputs, arrays, strict=True)}
     for step in schedule.steps:

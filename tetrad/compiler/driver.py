@@ -54,6 +54,7 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             for program in programs:
                 show.show("kernel", program.name, str(program))
         suspicion.verify_programs(programs, target)
+        suspicion.verify_schedule(schedule)
         with show.timed("codegen"):
             addresses = KERNELS.load(programs, target)
             runtime.result()

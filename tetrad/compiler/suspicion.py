@@ -15,7 +15,7 @@ from tetrad.core import lazy
 from tetrad.core.errors import TetradError
 from tetrad.core.flags import flag, flag_words
 from tetrad.kernel.nodes import Program
-from tetrad.schedule.nodes import Launch
+from tetrad.schedule.nodes import Launch, Schedule
 
 if TYPE_CHECKING:
     from tetrad.compiler.driver import Runner
@@ -35,6 +35,11 @@ def wants_verified() -> bool:
 def verify_programs(programs: Sequence[Program], target: Target) -> None:
     if wants_verified():
         checks().verify_programs(programs, target)
+
+
+def verify_schedule(schedule: Schedule) -> None:
+    if wants_verified():
+        lazy.module("tetrad.schedule.verify").verify(schedule)
 
 
 def watch_of_flags() -> Watch | None:

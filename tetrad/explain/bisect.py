@@ -40,7 +40,8 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.passes import pipeline
 from tetrad.passes.pipeline import Pass
 from tetrad.passes.rewrite import Fired, Trace
-from tetrad.schedule.evaluate import Memory, interpret, value_of
+from tetrad.schedule.evaluate import Memory, value_of
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Launch, Schedule, Slot, Step
 from tetrad.tracing.signature import check_function
 
@@ -249,7 +250,7 @@ class Look:
             if launch.group
             for s in launch.writes
         }
-        self.results = interpret(schedule, self.call.arrays, self.call.dims, self.watch)
+        self.results = evaluate_schedule(schedule, self.call.arrays, self.call.dims, self.watch)
 
     def lower(self) -> Checked:
         what = f"{len(self.owners)} kernels on the kernel evaluator against the nodes they compute"

@@ -34,6 +34,7 @@ from tetrad.passes.block_scans import in_rounds
 from tetrad.passes.fuse import fuse
 from tetrad.passes.in_place_updates import home, updates_of, with_room_for_updates
 from tetrad.passes.questions import group_kind
+from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
 from tetrad.schedule.nodes import Call, Launch, Schedule, Slot, Step
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
@@ -179,7 +180,7 @@ def with_copies(lowered: Schedule, target: Target, placed: frozenset[int]) -> Sc
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
         if i not in placed and (slot.kind != "output" or slot.position != i):
-            outputs[i] = Slot(f"out{i}", slot.type, "output", i)
+            outputs[i] = output_slot(i, slot.type)
             steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
     return Schedule(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
@@ -198,13 +199,13 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
     operand lies."""
     slots: dict[Node, Slot] = {}
     for i, node in enumerate(graph.inputs):
-        slots[node] = Slot(f"in{i}", node.type, "input", i)
+        slots[node] = input_slot(i, node.type)
     for i, node in enumerate(map(home, graph.outputs)):
         if node not in slots and node.op.name != "constant":
-            slots[node] = Slot(f"out{i}", node.type, "output", i)
+            slots[node] = output_slot(i, node.type)
     for node in graph.nodes():
         if node.op.name == "constant" and node not in slots:
-            slots[node] = Slot(f"c{len(slots)}", node.type, "constant", literal=node.param("value"))
+            slots[node] = constant_slot(f"c{len(slots)}", node.type, node.param("value"))
     for group in groups:
         if is_view(group, graph):
             slots[group.root] = slots[home(group.root.inputs[0])]
@@ -212,7 +213,7 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
         for node in group.outputs:
             place = home(node)
             if place not in slots and len(node.types) == 1:
-                slots[place] = Slot(f"t{len(slots)}", node.type, "temp")
+                slots[place] = temp_slot(f"t{len(slots)}", node.type)
     slots.update((n, slots[home(n)]) for n in graph.nodes() if home(n) is not n)
     return slots
 

@@ -34,7 +34,7 @@ from tetrad.ops.fft.plan import (
     split_cost,
 )  # fmt: skip
 from tetrad.passes.pipeline import optimise
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Launch
 
 Array = np.ndarray
@@ -160,7 +160,9 @@ def assert_launches_are_one(
 def test_every_machine_has_the_same_bits(n: int) -> None:
     x = numbers((3, n), c64)
     graph = optimise(graph_of(fft, Case((x,), FORWARD)))
-    results = [interpret(Lowerer(target).lower(graph), [x], {})[0] for target in LEVELS.values()]
+    results = [
+        evaluate_schedule(Lowerer(target).lower(graph), [x], {})[0] for target in LEVELS.values()
+    ]
     assert all(difference(results[0], other) is None for other in results[1:])
 
 

@@ -21,7 +21,7 @@ from tetrad.loopnest.frame import Memory
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.matmul.tiles import COLUMNS, ROWS, Extent, choose_blocks, choose_tile
 from tetrad.passes.pipeline import optimise
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:
@@ -178,7 +178,7 @@ def test_the_last_tile_of_columns_ends_inside_a_vector_or_between_two(
     for function in (lambda x, w: x @ w, lambda x, w: x @ w * 2 + 1):
         graph = optimise(td.trace(function)(x, w))
         # the evaluator refuses what lies outside
-        (got,) = interpret(Lowerer(target).lower(graph), [x, w], {})
+        (got,) = evaluate_schedule(Lowerer(target).lower(graph), [x, w], {})
         assert got.tobytes() == np.asarray(td.jit(function)(x, w)).tobytes()
 
 

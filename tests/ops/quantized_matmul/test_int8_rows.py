@@ -18,7 +18,7 @@ from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_
 from tetrad.passes.pipeline import optimise
 from tetrad.quant import pack, unpack
 from tetrad.quant.lanes import DTYPES, LANES
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.tracing.array import Array
 
 SHAPES = [(16, 256), (32, 512), (20, 256), (1, 256), (47, 768)]
@@ -203,5 +203,5 @@ def test_many_rows_share_decoded_panels_and_keep_their_bits(name: str) -> None:
             np.asarray(product(x[row : row + 1], w)).view(np.uint32)[0], together[row]
         )
     graph = optimise(td.trace(lambda x: lowbit_matmul(quantize_rows(x), w))(x[:17]))
-    (want,) = interpret(Lowerer(current_target()).lower(graph), [x[:17]], {})
+    (want,) = evaluate_schedule(Lowerer(current_target()).lower(graph), [x[:17]], {})
     np.testing.assert_array_equal(want.view(np.uint32), together[:17])
