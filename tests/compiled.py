@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tetrad.backends.cpu.executable import BoundCall, Executable
 from tetrad.backends.cpu.memory import Storage, size_class
-from tetrad.compiler.driver import Compiled, Runner, current_target
+from tetrad.compiler.driver import current_target
 from tetrad.core.sizes import bind
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
@@ -27,12 +28,12 @@ RED_ZONE = 64  # bytes after the arguments; after results it is what is left of 
 RED = 0xC3
 
 
-def bound(compiled: Compiled, dims: Mapping[str, int]) -> Runner:
-    return compiled.runner(tuple(dims[name] for name in compiled.dims))
+def bound(compiled: Executable, dims: Mapping[str, int]) -> BoundCall:
+    return compiled.bound(tuple(dims[name] for name in compiled.dims))
 
 
 def run(
-    compiled: Compiled,
+    compiled: Executable,
     arrays: Sequence[np.ndarray],
     dims: Mapping[str, int] | None = None,
     threads: int = 1,
@@ -47,10 +48,10 @@ def run(
     for slot in compiled.schedule.outputs:
         if slot.kind == "constant":
             compiled.constants.address(slot)  # else its memory would come from the poisoned blocks
-    runner.ready.arenas.idle[:] = [filled(runner.encoded.arena_bytes, poison)]
+    runner.arenas.idle[:] = [filled(runner.encoded.arena_bytes, poison)]
     taken = {"input": lambda i: arrays[i].nbytes, "fresh": int, "constant": int}
     dirty = [filled(taken[kind](detail), poison) for kind, detail in runner.plan if kind in taken]
-    dirty += [filled(arrays[i].nbytes, poison) for i in runner.ready.copied]
+    dirty += [filled(arrays[i].nbytes, poison) for i in runner.copied]
     # back to the pool: the results, and copies of arguments that are changed in place, get these
     # blocks
     del dirty
@@ -98,7 +99,7 @@ def filled(nbytes: int, byte: int) -> Storage:
 
 
 def run_on_evaluator(
-    compiled: Compiled, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
+    compiled: Executable, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
     return evaluate_schedule(compiled.schedule, arrays, dims or {})
 

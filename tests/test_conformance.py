@@ -19,8 +19,9 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import LEVELS
-from tetrad.compiler.driver import Compiled, compile_graph, current_target, programs_of
+from tetrad.compiler.driver import compile_graph, current_target
 from tetrad.core.dtypes import (
     ARRAY_DTYPES,
     COMPILED_DTYPES,
@@ -49,6 +50,7 @@ from tetrad.ops.cases import pick, random_array, same_shaped
 from tetrad.ops.rules import NUMBERS, ieee, same_type
 from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 EACH = [pytest.param(o, d, id=f"{o.name}-{d}") for o in OPS for d in o.dtypes]
@@ -109,7 +111,7 @@ def conforms(op: Op, case: Case) -> None:
 
 
 def every_run(
-    compiled: Compiled, arrays: list[np.ndarray]
+    compiled: Executable, arrays: list[np.ndarray]
 ) -> Iterator[tuple[list[np.ndarray], str]]:
     for threads, poison in ((1, 0xFF), (2, 0x00), (3, 0xA7), (1, 0xFF)):
         yield (

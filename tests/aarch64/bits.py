@@ -23,13 +23,14 @@ from tests.compiled import run
 from tests.replay.programs import SPECIAL, TRANSFORMED
 from tests.test_conformance import OPS, drawn, graph_of
 from tetrad.compiler.dispatch import calls_out
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
 from tetrad.quant.lanes import LANES
+from tetrad.schedule.nodes import programs_of
 
 S = td.Spec
 KEY = S((2,), td.uint32)

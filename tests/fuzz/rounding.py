@@ -26,9 +26,10 @@ from tests.fuzz.program import build, source, values
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.llvm.module import emit_module
-from tetrad.compiler.driver import compile_graph, current_target, programs_of
+from tetrad.compiler.driver import compile_graph, current_target
 from tetrad.core.errors import TetradError
 from tetrad.graph.evaluate import evaluate
+from tetrad.schedule.nodes import programs_of
 
 # The control register of SSE: bits 13 and 14 round (down, up, to zero), 15 flushes results, 6 takes
 # subnormal operands for zeros, 7 to 12 mask exceptions. (Intel's manual, volume 1, section 10.2.3)

@@ -10,7 +10,6 @@ import pytest
 
 import tetrad as td
 from tetrad.backends.cpu.isa.x86_64 import LEVELS
-from tetrad.compiler.driver import programs_of
 from tetrad.core.errors import RaceError
 from tetrad.core.machine import Target
 from tetrad.core.sizes import Dim
@@ -20,6 +19,7 @@ from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 S, N = td.Spec, Dim("n", max=1 << 20)
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.compiler.driver import current_target, programs_of
+from tetrad.compiler.driver import current_target
 from tetrad.lower.lower import Lowerer
 from tetrad.passes import fuse as fuse_module
 from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, TRIES, _Fusion, fuse
 from tetrad.passes.pipeline import optimise
 from tetrad.passes.questions import weight
+from tetrad.schedule.nodes import programs_of
 
 Program = Callable[[td.Array], td.Array]
 

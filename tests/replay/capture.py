@@ -30,7 +30,6 @@ from tetrad.backends.cpu.table import (
     Word,
 )
 from tetrad.backends.llvm.module import emit_module
-from tetrad.compiler.driver import programs_of
 from tetrad.core.machine import Target
 from tetrad.graph.custom import undressed
 from tetrad.graph.infer import dim_names
@@ -38,7 +37,7 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.pipeline import optimise
-from tetrad.schedule.nodes import Schedule, Slot
+from tetrad.schedule.nodes import Schedule, Slot, programs_of
 
 PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
 THREADS = 2

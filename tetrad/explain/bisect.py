@@ -242,7 +242,7 @@ class Look:
     results: list[np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
-        schedule = self.call.compiled.schedule
+        schedule = self.call.executable.schedule
         self.owners = dict(owned_launches(schedule))
         self.last = {
             (launch.group, s): launch
@@ -262,7 +262,7 @@ class Look:
 
     def watch(self, launch: Launch, before: Memory, memory: Memory) -> None:
         schedule = self.owners[launch]
-        if schedule is self.call.compiled.schedule:
+        if schedule is self.call.executable.schedule:
             self.memory = memory
         self.wrong_lowering = self.wrong_lowering or self.compare_nodes(
             launch, schedule, before, memory
@@ -372,7 +372,7 @@ def run_alone(
         is_new = slot in launch.writes and slot not in launch.updates
         own[slot] = fenced(np.full(array.nbytes, FILL, np.uint8) if is_new else array)
     scratch = scratch_layout(launch.program, call.dims)
-    entry = call.compiled.encoder.kernel_entry(launch, call.dims, Fixed(own), scratch, tag=0)
+    entry = call.executable.encoder.kernel_entry(launch, call.dims, Fixed(own), scratch, tag=0)
     if entry is not None:
         run(Table([entry], scratch[-1], heavy=True), [], threads)
     return own
@@ -423,12 +423,12 @@ def check_schedule(call: PreparedCall, look: Look) -> Checked:
 
 
 def results_of(call: PreparedCall) -> list[np.ndarray]:
-    made = call.runner.run(call.storages())
+    made = call.bound.run(call.storages())
     shapes = [
         tuple(bind(n, call.dims) for n in slot.type.storage_shape)
-        for slot in call.compiled.schedule.outputs
+        for slot in call.executable.schedule.outputs
     ]
-    kinds = [slot.type.dtype.np for slot in call.compiled.schedule.outputs]
+    kinds = [slot.type.dtype.np for slot in call.executable.schedule.outputs]
     return [
         storage.as_numpy(kind, shape).copy()
         for storage, kind, shape in zip(made, kinds, shapes, strict=True)
@@ -438,7 +438,7 @@ def results_of(call: PreparedCall) -> list[np.ndarray]:
 def misplaced(call: PreparedCall, look: Look) -> Difference | None:
     """The first step of the schedule that leaves something else in memory, found by running ever
     longer parts of it."""
-    entries, steps = call.runner.table.entries, list(running(call.compiled.schedule, call.dims))
+    entries, steps = call.bound.table.entries, list(running(call.executable.schedule, call.dims))
     last = {slot: step for step in steps for slot in step.writes}  # memory is as it leaves it
     for i, step in enumerate(steps):
         slots = step.slots if isinstance(step, Launch) else (*step.inputs, *step.outputs)
@@ -460,12 +460,12 @@ def run_part(
     call: PreparedCall, entries: Sequence[Entry], slots: Sequence[Slot]
 ) -> dict[Slot, np.ndarray]:
     """Run these entries in a fresh arena; what the slots then hold."""
-    schedule, dims = call.compiled.schedule, call.dims
+    schedule, dims = call.executable.schedule, call.dims
     outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in schedule.outputs]
-    held = [*call.storages(), *outputs, Storage.allocate(call.runner.encoded.arena_bytes)]
-    table = Table(entries, call.runner.table.scratch_bytes, heavy=call.runner.table.heavy)
+    held = [*call.storages(), *outputs, Storage.allocate(call.bound.encoded.arena_bytes)]
+    table = Table(entries, call.bound.table.scratch_bytes, heavy=call.bound.table.heavy)
     run(table, [s.ptr for s in held])
-    where = call.compiled.encoder.places(schedule, dims)
+    where = call.executable.encoder.places(schedule, dims)
     contents = {}
     for slot in slots:
         word = where.word(slot)

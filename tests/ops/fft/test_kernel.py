@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from tests.compiled import difference, run, run_on_evaluator
 from tests.norms import exact, line_errors
 from tests.test_conformance import conforms, graph_of
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.llvm.module import emit_module
-from tetrad.compiler.driver import Compiled, compile_graph
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import DType, as_dtype, c64, c128
 from tetrad.core.machine import Target
 from tetrad.core.op import Case, Op
@@ -47,7 +48,7 @@ def numbers(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> Array:
     return values.astype(dtype.np)
 
 
-def compiled(op: Op, x: Array, **params: Any) -> Compiled:
+def compiled(op: Op, x: Array, **params: Any) -> Executable:
     return compile_graph(graph_of(op, Case((x,), params)))
 
 

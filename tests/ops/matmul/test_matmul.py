@@ -13,7 +13,7 @@ import tetrad as td
 from tests.compiled import difference, run
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.compiler import driver
-from tetrad.compiler.driver import current_target, programs_of
+from tetrad.compiler.driver import current_target
 from tetrad.core.dtypes import f32
 from tetrad.core.machine import Target
 from tetrad.kernel.math.fma import fma
@@ -22,6 +22,7 @@ from tetrad.lower.lower import Lowerer
 from tetrad.ops.matmul.tiles import COLUMNS, ROWS, Extent, choose_blocks, choose_tile
 from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:

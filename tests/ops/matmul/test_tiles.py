@@ -13,7 +13,6 @@ from tetrad.backends.cpu.isa.aarch64 import BASELINE, DOTPROD, I8MM
 from tetrad.backends.cpu.isa.x86_64 import V3, V4
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
-from tetrad.compiler.driver import programs_of
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.machine import Target
 from tetrad.core.types import ArrayType
@@ -24,6 +23,7 @@ from tetrad.lower.lower import Lowerer
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
 from tetrad.ops.special import matmul
 from tetrad.passes.pipeline import optimise
+from tetrad.schedule.nodes import programs_of
 
 SIZE = 512
 TOKENS = 64

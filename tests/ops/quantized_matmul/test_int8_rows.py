@@ -10,7 +10,7 @@ import tetrad as td
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
-from tetrad.compiler.driver import current_target, programs_of
+from tetrad.compiler.driver import current_target
 from tetrad.core.machine import Target
 from tetrad.core.types import ArrayType
 from tetrad.lower.lower import Lowerer
@@ -19,6 +19,7 @@ from tetrad.passes.pipeline import optimise
 from tetrad.quant import pack, unpack
 from tetrad.quant.lanes import DTYPES, LANES
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 from tetrad.tracing.array import Array
 
 SHAPES = [(16, 256), (32, 512), (20, 256), (1, 256), (47, 768)]
