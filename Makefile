@@ -62,7 +62,7 @@ docs: $(RUN_READY)
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/ruff format --check --quiet .
+	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
 # Every table is printed even when a figure of an earlier one is not reached.

@@ -319,13 +319,18 @@ class Options:
     only: str
     budget: Budget
     picture: Path | None
+    base: str = ""  # the revision to compare with
 
     def wants(self, name: str) -> bool:
         return self.only in name
 
 
-def options(about: str) -> Options:
+def options(about: str, needs_base: bool = False) -> Options:
     parser = argparse.ArgumentParser(description=about)
+    if needs_base:
+        parser.add_argument(
+            "--base", required=True, metavar="REVISION", help="compare with this revision"
+        )
     parser.add_argument("--only", default="", help="rows whose name contains this")
     parser.add_argument(
         "--quick", action="store_true", help="a fifth of the time, no second attempts"
@@ -333,4 +338,5 @@ def options(about: str) -> Options:
     parser.add_argument("--picture", type=Path, help="also write the picture here")
     given = parser.parse_args()
     restart_pinned()
-    return Options(given.only, QUICK if given.quick else Budget(), given.picture)
+    base = given.base if needs_base else ""
+    return Options(given.only, QUICK if given.quick else Budget(), given.picture, base)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from native import HEADER, argument
 
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
 
 
 def hand_q4(target: Target) -> str | None:
@@ -77,11 +77,13 @@ def finish(part: int, kind: str, half: str, width: int) -> str:
     p, fma = part, f"@llvm.fma.v{width}f32"
     loads = "".join(
         f"  %{name}p{p} = getelementptr i8, ptr %wp, i64 {start + 2 * width * p}\n"
-        f"  %{name}h{p} = load {half}, ptr %{name}p{p}, align 16\n  %{name}{p} = fpext {half} %{name}h{p} to {kind}\n"
+        f"  %{name}h{p} = load {half}, ptr %{name}p{p}, align 16\n"
+        f"  %{name}{p} = fpext {half} %{name}h{p} to {kind}\n"
         for name, start in (("scale", 0), ("low", 32))
     )
     return (
-        f"{loads}  %df{p} = sitofp <{width} x i32> %dot{p} to {kind}\n  %ss{p} = fmul {kind} %scale{p}, %sxv\n"
+        f"{loads}  %df{p} = sitofp <{width} x i32> %dot{p} to {kind}\n"
+        f"  %ss{p} = fmul {kind} %scale{p}, %sxv\n"
         f"  %mid{p} = call {kind} {fma}({kind} %ss{p}, {kind} %df{p}, {kind} %acc{p})\n"
         f"  %sum{p} = call {kind} {fma}({kind} %low{p}, {kind} %sumxv, {kind} %mid{p})\n"
     )
@@ -91,9 +93,12 @@ def nibbles(tag: str, offset: int, width: int) -> str:
     """Load one word of each row and split it: %lo{tag} and %hi{tag} as bytes."""
     byte, short = f"<{4 * width} x i8>", f"<{2 * width} x i16>"
     return (
-        f"  %p{tag} = getelementptr i8, ptr %wp, i64 {offset}\n  %v{tag} = load {byte}, ptr %p{tag}, align 32\n"
-        f"  %lo{tag} = and {byte} %v{tag}, splat (i8 15)\n  %s{tag} = bitcast {byte} %v{tag} to {short}\n"
-        f"  %t{tag} = lshr {short} %s{tag}, splat (i16 4)\n  %u{tag} = bitcast {short} %t{tag} to {byte}\n"
+        f"  %p{tag} = getelementptr i8, ptr %wp, i64 {offset}\n"
+        f"  %v{tag} = load {byte}, ptr %p{tag}, align 32\n"
+        f"  %lo{tag} = and {byte} %v{tag}, splat (i8 15)\n"
+        f"  %s{tag} = bitcast {byte} %v{tag} to {short}\n"
+        f"  %t{tag} = lshr {short} %s{tag}, splat (i16 4)\n"
+        f"  %u{tag} = bitcast {short} %t{tag} to {byte}\n"
         f"  %hi{tag} = and {byte} %u{tag}, splat (i8 15)\n"
     )
 
@@ -101,7 +106,8 @@ def nibbles(tag: str, offset: int, width: int) -> str:
 def four_columns(tag: str, number: int, width: int) -> str:
     """%x{tag}: four bytes of x, the same for every row."""
     return (
-        f"  %xa{tag} = getelementptr i32, ptr %xp, i64 {number}\n  %xw{tag} = load i32, ptr %xa{tag}, align 4\n"
+        f"  %xa{tag} = getelementptr i32, ptr %xp, i64 {number}\n"
+        f"  %xw{tag} = load i32, ptr %xa{tag}, align 4\n"
         f"{spread(f'xb{tag}', f'xw{tag}', 'i32', width)}"
         f"  %x{tag} = bitcast <{width} x i32> %xb{tag} to <{4 * width} x i8>\n"
     )
@@ -130,7 +136,8 @@ def maddubs_block(part: int) -> str:
         for half, name in enumerate(("lo", "hi")):
             tag = f"{part}{2 * j + half}"
             text += four_columns(tag, 2 * j + half, 8)
-            text += f"  %m{tag} = call <16 x i16> @{MADDUBS}(<32 x i8> %{name}{part}{j}, <32 x i8> %x{tag})\n"
+            text += f"  %m{tag} = call <16 x i16> @{MADDUBS}("
+            text += f"<32 x i8> %{name}{part}{j}, <32 x i8> %x{tag})\n"
             if acc:
                 text += f"  %a{tag} = add <16 x i16> {acc}, %m{tag}\n"
             acc = f"%a{tag}" if acc else f"%m{tag}"
@@ -144,5 +151,6 @@ VPDPBUSD = "llvm.x86.avx512.vpdpbusd.512"
 MADDUBS, MADDWD = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"
 DECLARATIONS = {
     1: f"declare <16 x i32> @{VPDPBUSD}(<16 x i32>, <64 x i8>, <64 x i8>)\n",
-    2: f"declare <16 x i16> @{MADDUBS}(<32 x i8>, <32 x i8>)\ndeclare <8 x i32> @{MADDWD}(<16 x i16>, <16 x i16>)\n",
+    2: f"declare <16 x i16> @{MADDUBS}(<32 x i8>, <32 x i8>)\n"
+    f"declare <8 x i32> @{MADDWD}(<16 x i16>, <16 x i16>)\n",
 }

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import reduce
 
 from tetrad.core.dtypes import f16, f32, i32, u32
-from tetrad.core.machine import Tile
+from tetrad.core.machine import RegisterTile
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.math import exponential as math
 from tetrad.kernel.nodes import Buffer, Program
@@ -74,7 +74,7 @@ def block_dots(
 # -- float products --------------------------------------------------------------------------------
 
 
-def matmul(tile: Tile) -> Program:
+def matmul(tile: RegisterTile) -> Program:
     """c[m, n] of a[m, depth] and b in panels [panel][depth][tile columns]; a workgroup is one tile
     of rows."""
     k = KernelBuilder(f"matmul_{tile.rows}x{tile.vectors}")
@@ -118,7 +118,7 @@ class Attention:
     channel.
     """
 
-    def __init__(self, tile: Tile, channels: int) -> None:
+    def __init__(self, tile: RegisterTile, channels: int) -> None:
         self.rows, self.vectors, self.channels = tile.rows, tile.vectors, channels
         self.k = k = KernelBuilder(f"attention_{tile.rows}x{tile.vectors}")
         self.q, self.keys, self.values = (

@@ -416,7 +416,8 @@ path, length = sys.argv[1], int(sys.argv[2])
 """
 END = """
 seconds = time.perf_counter() - began
-peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # ru_maxrss remembers the parent
+# ru_maxrss remembers the parent
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps([seconds, int(peak.split()[1]) * 1024]))
 """
 # Each side imports its own and no more; the prompt goes in by chunks of 512, as both do by default.

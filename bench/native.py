@@ -14,12 +14,12 @@ import numpy as np
 
 from tetrad.backends.cpu.compile import KERNELS
 from tetrad.backends.cpu.encode import scratch_layout
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.llvm import Library, compile_object, load_object
 from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import KernelEntry, LoopEntry, Table, Word
-from tetrad.compiler.driver import current_target
+from tetrad.backends.llvm.target import Target
 from tetrad.core.dtypes import f32
-from tetrad.core.machine import Target
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.evaluate import evaluate
 from tetrad.kernel.nodes import Program

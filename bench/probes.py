@@ -36,12 +36,13 @@ from native import (
 )
 
 import tetrad as td
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import Table
-from tetrad.compiler.driver import compile_graph, current_target
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import f32
-from tetrad.core.machine import Tile
+from tetrad.core.machine import RegisterTile
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
 
@@ -198,7 +199,7 @@ def lowbit_tile(budget: Budget) -> Iterator[Row]:
         )
         return
     tokens, rows, columns, trips = 8, 512, 512, 16
-    program = kernels.lowbit(min(tokens, current_target().lowbit_tokens))
+    program = kernels.lowbit(min(tokens, current_target().machine.lowbit_tokens))
     data, args = (
         lowbit_data(rows, columns, tokens),
         {"blocks": columns // 32, "rows": rows, "count": tokens},
@@ -215,7 +216,7 @@ def lowbit_tile(budget: Budget) -> Iterator[Row]:
 # -- float products --------------------------------------------------------------------------------
 
 
-def matmul_data(tile: Tile, groups: int, depth: int, panels: int) -> dict[str, Array]:
+def matmul_data(tile: RegisterTile, groups: int, depth: int, panels: int) -> dict[str, Array]:
     g, width = random(2), tile.vectors * kernels.LANES
     data = {
         "a": aligned(groups * tile.rows * depth),
@@ -227,7 +228,7 @@ def matmul_data(tile: Tile, groups: int, depth: int, panels: int) -> dict[str, A
     return data
 
 
-def matmul_is_right(program: Program, tile: Tile) -> bool:
+def matmul_is_right(program: Program, tile: RegisterTile) -> bool:
     groups, depth, panels = 2, 32, 3
     data, width = matmul_data(tile, groups, depth, panels), tile.vectors * kernels.LANES
     launcher(program, data, {"depth": depth, "panels": panels}, groups)()
@@ -244,7 +245,7 @@ def matmul_is_right(program: Program, tile: Tile) -> bool:
 
 
 def matmul_tile(budget: Budget) -> Iterator[Row]:
-    tile, depth, panels, groups, trips = current_target().f32_tile, 256, 4, 24, 16
+    tile, depth, panels, groups, trips = current_target().machine.f32_tile, 256, 4, 24, 16
     program, data = kernels.matmul(tile), matmul_data(tile, groups, depth, panels)
     work = 2.0 * data["c"].size * depth * trips
     ours = Roof(launcher(program, data, {"depth": depth, "panels": panels}, groups, trips), work)
@@ -307,7 +308,7 @@ def attention_is_right(program: Program, rows: int) -> bool:
 
 
 def attention(budget: Budget) -> Iterator[Row]:
-    tile, length, groups, trips = current_target().f32_tile, 2048, 4, 4
+    tile, length, groups, trips = current_target().machine.f32_tile, 2048, 4, 4
     program, data = (
         kernels.Attention(tile, CHANNELS).program(),
         attention_data(groups * tile.rows, length),

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tetrad.backends.cpu.executable import BoundCall, Executable
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.memory import Storage, size_class
-from tetrad.compiler.driver import current_target
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.sizes import bind
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Schedule
 from tetrad.schedule.text import parse, to_text
@@ -108,7 +108,7 @@ def evaluate_lowered(
     graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
     """The graph optimised, lowered and run on the kernel evaluator; no machine code is made."""
-    schedule = Lowerer(current_target()).lower_program(optimise(graph))
+    schedule = lower_graph(graph, Lowerer(current_target().machine))
     check_schedule(schedule)
     return evaluate_schedule(schedule, arrays, dims or {})
 

@@ -1,12 +1,12 @@
 """What an op must give for given operands: its reference, and how far a result may be from it.
 
 exact        everything whose op declares no `ulps`: bit for bit
-declared     within `op.ulps` of the reference, which computes in f64; of a complex number each part, in units in
-             the last place of the magnitude
+declared     within `op.ulps` of the reference, which computes in f64; of a complex number each
+             part, in units in the last place of the magnitude
 transforms   Fourier transforms are compared line by line (tests/norms.py)
-sums         float sums, products and contractions have an order of their own, so they are compared with a wider
-             type under the bound n * eps * sum|x| (for products, n * eps * |x|), where nothing
-             can overflow
+sums         float sums, products and contractions have an order of their own, so they are compared
+             with a wider type under the bound n * eps * sum|x| (for products, n * eps * |x|), where
+             nothing can overflow
 """
 
 from __future__ import annotations

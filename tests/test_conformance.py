@@ -20,8 +20,9 @@ import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
 from tetrad.backends.cpu.executable import Executable
-from tetrad.backends.cpu.isa import LEVELS
-from tetrad.compiler.driver import compile_graph, current_target
+from tetrad.backends.cpu.isa import LEVELS, current_target
+from tetrad.compiler.driver import compile_graph
+from tetrad.compiler.pipeline import optimise
 from tetrad.core.dtypes import (
     ARRAY_DTYPES,
     COMPILED_DTYPES,
@@ -48,7 +49,7 @@ from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.cases import pick, random_array, same_shaped
 from tetrad.ops.rules import NUMBERS, ieee, same_type
-from tetrad.passes.pipeline import optimise
+from tetrad.passes.fused import fuse_program
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import programs_of
 
@@ -100,7 +101,7 @@ def conforms(op: Op, case: Case) -> None:
     """Everything this file promises, for one case."""
     compiled = compile_graph(graph_of(op, case))
     for program in programs_of(compiled.schedule):
-        verify(program, current_target().workgroup_bytes)
+        verify(program, current_target().machine.workgroup_bytes)
     arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
     wanted = run_on_evaluator(compiled, arrays)
     for results, how in every_run(compiled, arrays):
@@ -132,11 +133,14 @@ def test_compiled_op_is_its_reference(op: Op, dtype: DType) -> None:
 def test_kernels_for_other_processors_give_the_same_bits(op: Op) -> None:
     """Tiles differ between processors: where kernels do, the evaluator runs those of each."""
     lowerers = [
-        Lowerer(target) for target in {current_target(): None, **dict.fromkeys(LEVELS.values())}
+        Lowerer(machine)
+        for machine in {t.machine: None for t in (current_target(), *LEVELS.values())}
     ]
     for case in (case for dtype in op.dtypes for case in drawn(op, dtype, 1)):
         arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
-        lowered = [lowerer.lower(optimise(graph_of(op, case))) for lowerer in lowerers]
+        lowered = [
+            lowerer.lower(fuse_program(optimise(graph_of(op, case)))) for lowerer in lowerers
+        ]
         kinds = {tuple(map(str, programs_of(each))): each for each in lowered}
         results = [evaluate_schedule(each, arrays, {}) for each in kinds.values() if len(kinds) > 1]
         pairs = (pair for other in results[1:] for pair in zip(other, results[0], strict=True))

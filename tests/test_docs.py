@@ -47,6 +47,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 WORD = re.compile(r"[A-Za-z_]\w*")
+FILE = re.compile(r"`([\w./]+\.py)`")
 # of other libraries, or put together
 ELSEWHERE = {"dgetrf_", "dgetrf_64_", "scipy_dgetrf_64_", "yarn_", "q4_kx16"}
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -245,27 +246,56 @@ def test_every_folder_of_the_package_has_a_page(folder: str) -> None:
     assert f"tetrad/{folder}/" in (ROOT / "README.md").read_text()
 
 
+def pages_of(folder: str) -> dict[Path, Path]:
+    """The page of a folder, and those of folders inside it (`backends-cpu.md`): each with the
+    folder that its file names are relative to."""
+    home = ROOT / "tetrad" / folder
+    inner = {DOCS / f"{folder}-{p.parent.name}.md": p.parent for p in home.glob("*/__init__.py")}
+    return {DOCS / f"{folder}.md": home} | {p: h for p, h in inner.items() if p.exists()}
+
+
+def named_at_home(folder: str) -> set[Path]:
+    return {
+        home / name
+        for page, home in pages_of(folder).items()
+        for name in FILE.findall(page.read_text())
+    }
+
+
 def test_every_file_of_the_package_is_on_the_page_of_its_folder_or_named_in_full_on_another() -> (
     None
 ):
     everything = "".join(page.read_text() for page in DOCS.glob("*.md"))
     lost = []
     for folder in FOLDERS:
-        home, page = ROOT / "tetrad" / folder, (DOCS / f"{folder}.md").read_text()
-        names = [
-            str(path.relative_to(home)) for path in home.rglob("*.py") if path.name != "__init__.py"
-        ]
-        lost += [
-            f"{folder}/{n}"
-            for n in sorted(names)
-            if f"`{n}`" not in page and f"{folder}/{n}" not in everything
-        ]
+        files = {p for p in (ROOT / "tetrad" / folder).rglob("*.py") if p.name != "__init__.py"}
+        names = [str(p.relative_to(ROOT / "tetrad")) for p in files - named_at_home(folder)]
+        lost += [name for name in sorted(names) if name not in everything]
     lost += [
         f.name
         for f in sorted((ROOT / "tetrad").glob("[!_]*.py"))
         if f"`tetrad/{f.name}`" not in everything
     ]
     assert lost == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_pages_of_a_folder_name_files_that_exist(folder: str) -> None:
+    """Relative to the folder, or in full."""
+    lost = []
+    for page, home in pages_of(folder).items():
+        for name in FILE.findall(page.read_text()):
+            homes = (home, home.parent, ROOT / "tetrad", ROOT)
+            lost += [] if any((place / name).exists() for place in homes) else [name]
+    assert lost == []
+
+
+def test_the_glossary_is_short_sorted_and_leads_to_files() -> None:
+    rows = [line.split("|") for line in table_rows("glossary", "| ")[1:]]
+    words, places = [row[1].strip() for row in rows], [row[3].strip(" `") for row in rows]
+    assert len(words) <= 60
+    assert words == sorted(set(words), key=str.lower)
+    assert [place for place in places if not (ROOT / place).exists()] == []
 
 
 def test_every_decision_has_its_four_parts() -> None:

@@ -21,7 +21,7 @@ ORDER = (
     "graph", "kernel", "schedule",
     "quant", "loopnest", "ops",
     "tracing", "arrays", "transforms",
-    "passes", "lower", "backends/llvm", "backends/cpu",
+    "passes", "lower", "backends/llvm", "backends/cpu", "backends",
     "compiler",
     "linalg", "fft", "random", "nn", "optim",
     "formats", "text", "models", "hub", "explain", "compat", "cli",
@@ -96,7 +96,8 @@ def folder_of(name: str) -> str | None:
     if parts[0] != "tetrad":
         return None
     if parts[1:2] == ["backends"]:
-        return "/".join(parts[1:3])
+        inner = "/".join(parts[1:3])
+        return inner if inner in PLACE else "backends"
     return parts[1] if len(parts) > 1 and parts[1] in FOLDERS else PACKAGE
 
 

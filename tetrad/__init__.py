@@ -30,6 +30,7 @@ lazy.PROVIDERS.update(
         "quantised arrays": "tetrad.arrays.quantized",
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",
+        "targets": "tetrad.backends",
     }
 )
 

@@ -26,9 +26,9 @@ from tetrad.compiler.dispatch import calls_out
 from tetrad.compiler.driver import compile_graph
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
-from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
+from tetrad.passes.inline_custom import inline_custom
 from tetrad.quant.lanes import LANES
 from tetrad.schedule.nodes import programs_of
 
@@ -75,7 +75,7 @@ def conformance() -> Iterator[Example]:
 
 def traced(name: str, function: Callable[..., Any], specs: Sequence[Any]) -> Example:
     def make() -> tuple[Graph, list[np.ndarray]]:
-        graph = undressed(td.trace(function)(*specs))
+        graph = inline_custom(td.trace(function)(*specs))
         rng = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
         return graph, [operand(rng, node.type) for node in graph.inputs]
 
@@ -169,7 +169,7 @@ def with_weight(name: str, format: str, rows: int, function: Callable[[Any, Any]
         rng = np.random.Generator(np.random.PCG64(1))
         weight = td.quant.quantize(operand(rng, ArrayType(td.float32, (WEIGHTS, LENGTH))), format)
         x = operand(rng, ArrayType(td.float32, (rows, LENGTH)))
-        return undressed(td.trace(lambda x: function(x, weight))(S(x.shape))), [x]
+        return inline_custom(td.trace(lambda x: function(x, weight))(S(x.shape))), [x]
 
     return Example(name, make)
 

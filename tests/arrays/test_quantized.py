@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.passes.pipeline import optimise
+from tetrad.compiler.pipeline import optimise
 from tetrad.quant import pack, unpack
 from tetrad.quant.lanes import LANES
 

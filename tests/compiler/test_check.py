@@ -12,16 +12,17 @@ import pytest
 
 import tetrad as td
 from tetrad.backends.cpu import code_cache as objects
+from tetrad.backends.cpu import compile as kernels
 from tetrad.backends.cpu import encode as schedule
 from tetrad.backends.cpu import executable as ready
 from tetrad.backends.cpu.code_cache import Objects
-from tetrad.backends.cpu.compile import Kernels
 from tetrad.backends.cpu.executable import Executable
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.llvm import flow, memory
 from tetrad.backends.llvm.emitter import Codegen, Emitted, form
 from tetrad.backends.llvm.rules import rules
-from tetrad.compiler import check, driver, suspicion
+from tetrad.compiler import check, suspicion
 from tetrad.core.dtypes import f32, index
 from tetrad.core.errors import CheckError, VerifyError
 from tetrad.core.record import replace
@@ -52,8 +53,8 @@ class NoCache:
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TETRAD_CHECK", raising=False)
-    driver.current_target()
-    monkeypatch.setattr(driver, "KERNELS", Kernels(Objects()))
+    current_target()
+    monkeypatch.setattr(kernels, "KERNELS", kernels.Kernels(Objects()))
     monkeypatch.setattr(objects, "disk_cache", NoCache)
     yield
 
@@ -327,13 +328,13 @@ def test_invalid_kernels_are_found(checking: None) -> None:
         "wrong", (x,), (), (16, 1, 1), (n.Store(x, n.Const(index, 0), n.Const(f32, 0.0)),)
     )
     with pytest.raises(VerifyError, match="K010"):
-        suspicion.verify_programs([bad], driver.current_target())
+        suspicion.verify_programs([bad], current_target().machine)
 
 
 def test_kernels_that_ask_for_more_than_the_machine_has_are_found(checking: None) -> None:
     k = KernelBuilder("large")
     k.scratch("held", f32, 1000)
-    little = replace(driver.current_target(), workgroup_bytes=3999)
+    little = replace(current_target().machine, workgroup_bytes=3999)
     suspicion.verify_programs([k.finish()], replace(little, workgroup_bytes=4000))
     with pytest.raises(VerifyError, match="K004"):
         suspicion.verify_programs([k.finish()], little)
@@ -356,7 +357,7 @@ def hand_made(
     given, made = Slot("x", kind, "input", 0), Slot("y", kind, "output", 0)
     launch = Launch(program, (given, made), {}, 2, frozenset({made}), source=HERE)
     lowered = Schedule(graph, (launch,), (given,), (made,))
-    addresses = driver.KERNELS.load([program], driver.current_target())
+    addresses = kernels.KERNELS.load([program], current_target())
     return Executable("f", lowered, addresses, (), (), graph=graph, watch=suspicion.watch_of_flags)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import tetrad as td
 from tests.kernel.programs import arrays_of, programs
-from tetrad.compiler import dispatch as module
+from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.grid import infer_grid
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64, index, u8, u32
 from tetrad.core.errors import BackendError, BadInputs, BoundsError, Rejected, TrapError
@@ -422,7 +422,7 @@ def test_no_memory_is_an_error_of_the_back_end(monkeypatch: pytest.MonkeyPatch) 
     def refuse(nbytes: int) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(module.Storage, "allocate", refuse)
+    monkeypatch.setattr(Storage, "allocate", refuse)
     with pytest.raises(BackendError, match="no memory for x, 16 bytes") as error:
         td.dispatch(scale(), [floats(1, 2, 3, 4)] * 2)
     assert error.value.code == "1001"

@@ -105,7 +105,8 @@ def test_a_new_process_compiles_nothing_and_loads_no_compiler(tmp_path: Path) ->
         "f = td.jit(lambda x, w: td.tanh(x @ w))",
         "print(np.asarray(f(np.ones((8, 40), np.float32), np.eye(40, "
         "dtype=np.float32))).tobytes().hex())",
-        "print([m for m in ('tetrad.lower.lower', 'tetrad.passes.pipeline') if m in sys.modules])",
+        "print([m for m in ('tetrad.lower.lower', 'tetrad.compiler.pipeline') if m in "
+        "sys.modules])",
         "print('libllvmlite' in open('/proc/self/maps').read())",
     ]
     environment = {

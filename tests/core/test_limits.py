@@ -1,5 +1,5 @@
-"""runtime.limits: threads by flag, affinity and quotas of both versions of cgroups, on trees of
-files made here."""
+"""core.limits: threads by flag, affinity and quotas of both versions of cgroups, and memory, on
+trees of files made here."""
 
 from __future__ import annotations
 
@@ -123,3 +123,23 @@ def test_the_affinity_of_the_calling_thread_counts(monkeypatch: pytest.MonkeyPat
         limits.os, "sched_getaffinity", lambda who: {0, 3, 5} if who == 0 else set(), raising=False
     )
     assert limits.affinity() == 3
+
+
+def test_memory_is_the_least_of_machine_and_cgroup(tmp_path: Path) -> None:
+    assert limits.total_memory(tmp_path) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       16 kB\nMemFree: 1 kB\n")
+    assert limits.total_memory(tmp_path) == 16384
+    (tmp_path / "sys/fs/cgroup").mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("max\n")
+    assert limits.total_memory(tmp_path) == 16384
+    (tmp_path / "sys/fs/cgroup/memory.max").write_text("4096\n")
+    assert limits.total_memory(tmp_path) == 4096
+
+
+def test_what_exceeds_memory_and_swap_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 2097152 kB\nSwapTotal: 1048576 kB\n")
+    limits.check_memory(3 << 30, "weights", tmp_path)
+    with pytest.raises(MemoryError, match=r"weights take 3.00 GiB, this process may use 2.00 GiB"):
+        limits.check_memory((3 << 30) + 1, "weights", tmp_path)

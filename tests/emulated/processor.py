@@ -53,7 +53,8 @@ LACKING = {"znver4": ("avx512fp16", "avxvnni")}  # what the model has and the pr
 
 CPUID = """
 define void @cpuid(i32 %leaf, i32 %part, ptr %out) nounwind {
-  %r = call { i32, i32, i32, i32 } asm "cpuid", "={ax},={bx},={cx},={dx},{ax},{cx}"(i32 %leaf, i32 %part)
+  %r = call { i32, i32, i32, i32 } asm "cpuid",
+    "={ax},={bx},={cx},={dx},{ax},{cx}"(i32 %leaf, i32 %part)
   store { i32, i32, i32, i32 } %r, ptr %out
   ret void
 }

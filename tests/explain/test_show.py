@@ -95,6 +95,7 @@ def test_time_lists_stages_and_kernels_of_every_call(tmp_path: Path) -> None:
     for stage in ("passes", "lower", "codegen", "schedule"):
         assert f"tetrad: {stage:10} " in compiling and f"tetrad: {stage:10} " not in recalling
     assert "tetrad: recall " in recalling
+    assert "tetrad:   simplify  " in compiling and "tetrad:   fuse  " in compiling
     for printed in (compiling, recalling):
         assert "tetrad: run of program, " in printed
         assert "1 x  layer" in printed and "1 x  matmul_tanh" in printed

@@ -37,6 +37,7 @@ def test_the_report_tells_kernels_memory_and_stages() -> None:
         "arena",
         "time per stage",
         "trace",
+        "steps of the pipeline: inline_custom ",
         "roofs of this machine",
     ):
         assert word in text

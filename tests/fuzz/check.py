@@ -2,18 +2,19 @@
 `Failure`.
 
     1  every kernel obeys the rules of the kernel language
-    2  machine code = kernel evaluator, to the bit, with one and with two threads, whatever memory held before; nothing
-       is written outside of results
+    2  machine code = kernel evaluator, to the bit, with one and with two threads, whatever memory
+       held before; nothing is written outside of results
     3  a new size of a Dim compiles nothing
-    4  the *witness*, the same program without calls and with every step as an output, gives the same bits on the
-       evaluator: neither fusion nor calls nor rewriting changes a result
-    5  in the witness every step is what its op says for the operands it had there: exactly, within the declared ulps,
-       or for sums within n * eps * sum|x| (tests/oracle.py). Errors cannot add up: each step starts
-       from given operands
+    4  the *witness*, the same program without calls and with every step as an output, gives the
+       same bits on the evaluator: neither fusion nor calls nor rewriting changes a result
+    5  in the witness every step is what its op says for the operands it had there: exactly, within
+       the declared ulps, or for sums within n * eps * sum|x| (tests/oracle.py). Errors cannot add
+       up: each step starts from given operands
     6  a program of exact steps only gives the same bits when evaluated with NumPy
     7  through jit, with strided arrays as arguments, the results are the same
-    8  the same program differentiated or batched (tests/fuzz/transforms.py) obeys 1, 2 and 5, and its results have the
-       bits they had before; a row of a batch has the bits of the program run on that row
+    8  the same program differentiated or batched (tests/fuzz/transforms.py) obeys 1, 2 and 5, and
+       its results have the bits they had before; a row of a batch has the bits of the program run
+       on that row
 
 4 and 5 together compare compiled programs with the meaning of the graph and need no tolerance for
 conditioning.
@@ -34,7 +35,8 @@ from tests.fuzz.transforms import ROWS, Derived, arguments, derived, row
 from tests.oracle import disagreement, is_exact
 from tetrad.backends.cpu.compile import KERNELS
 from tetrad.backends.cpu.executable import Executable
-from tetrad.compiler.driver import compile_graph, current_target
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.op import REGISTRY
 from tetrad.graph.build import make_graph
@@ -69,7 +71,7 @@ def failures(program: Program) -> Iterator[Failure]:
         verify_graph(graph)
         compiled = compile_graph(graph)
         for kernel in programs_of(compiled.schedule):
-            verify_kernel(kernel, current_target().workgroup_bytes)
+            verify_kernel(kernel, current_target().machine.workgroup_bytes)
     except Exception as error:
         yield Failure(f"compiling raises {type(error).__name__}", str(error))
         return
@@ -186,7 +188,7 @@ def transform_failures(program: Program, compiled: Executable) -> Iterator[Failu
     verify_graph(found.graph)
     whole = compile_graph(found.graph)
     for kernel in programs_of(whole.schedule):
-        verify_kernel(kernel, current_target().workgroup_bytes)
+        verify_kernel(kernel, current_target().machine.workgroup_bytes)
     arrays = values(program, dims)
     given = arguments(program, found, arrays, dims)
     yield from machine_failures(whole, given, dims)

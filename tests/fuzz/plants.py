@@ -13,7 +13,7 @@ from typing import Any
 
 from tetrad.backends.cpu import compile as kernels
 from tetrad.backends.cpu import encode as schedule
-from tetrad.backends.cpu.isa import ISAS
+from tetrad.backends.cpu.isa import FAMILIES
 from tetrad.backends.cpu.table import KernelEntry
 from tetrad.backends.llvm import convert, rules
 from tetrad.backends.llvm.emitter import Codegen, Emitted
@@ -25,7 +25,7 @@ from tetrad.loopnest.frame import Frame
 from tetrad.lower import special
 from tetrad.ops.movement import At, Reader, pad, slice_, transpose
 from tetrad.ops.reduce import MAX
-from tetrad.passes.pipeline import simplify
+from tetrad.passes.simplify import simplify
 from tetrad.schedule.plan import Life, Plan, plan
 
 PLANTS: dict[str, Callable[[], None]] = {}
@@ -61,8 +61,8 @@ def maximum_drops_nan() -> None:
     def wrong(cg: Codegen, op: str, dtype: DType, a: str, b: str) -> str:
         return cg.elementwise(f"llvm.{op}num", cg.vector_type(dtype), a, b)
 
-    for family in ISAS.values():
-        object.__setattr__(family, "extremum", wrong)
+    for family in FAMILIES.values():
+        object.__setattr__(family.isa, "extremum", wrong)
 
 
 @plant

@@ -23,10 +23,11 @@ import tetrad as td
 from tests.compiled import difference, run_on_evaluator
 from tests.fuzz.grow import grow
 from tests.fuzz.program import build, source, values
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.llvm.module import emit_module
-from tetrad.compiler.driver import compile_graph, current_target
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.errors import TetradError
 from tetrad.graph.evaluate import evaluate
 from tetrad.schedule.nodes import programs_of

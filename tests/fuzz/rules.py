@@ -14,6 +14,7 @@ import numpy as np
 
 from tests.graph.graphs import arg, close, random_inputs, same_bits
 from tests.passes.examples import DIMS, EXAMPLES
+from tetrad.compiler.pipeline import optimise
 from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i32, i64, u8, u64
 from tetrad.core.errors import CompileError, TetradError
 from tetrad.core.sizes import Dim, SizeExpr
@@ -27,8 +28,8 @@ from tetrad.ops.movement import copy, stop_gradient, transpose
 from tetrad.ops.quantized_matmul.decoded import decoded_matmul, dequantize
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows
 from tetrad.ops.special import matmul
-from tetrad.passes.pipeline import optimise, simplify
 from tetrad.passes.rewrite import Rule, Rules
+from tetrad.passes.simplify import simplify
 from tetrad.quant.format import format_named
 from tetrad.quant.lanes import DTYPES, LANES
 

@@ -4,7 +4,7 @@ What must hold: the most memory that the process ever had is within a bound of w
 alone took, results are those of one program for every size, and when the function goes its memory
 goes too.
 
-    python -m tests.fuzz.sizes SEED COUNT [PLANT]         the child: one line, "right" or what is not
+    python -m tests.fuzz.sizes SEED COUNT [PLANT]    the child: one line, "right" or what is not
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tetrad.graph.build import constant, make_constant
 from tetrad.graph.nodes import Node
 from tetrad.ops.movement import expand
 from tetrad.passes import rewrite
-from tetrad.passes.rewrite import Rules, Trace, var
+from tetrad.passes.rewrite import RuleLog, Rules, var
 
 SEEDS = range(30 * len(RULES))
 KINDS = {"q", "c", "b", "Dim"}
@@ -30,7 +30,7 @@ def test_every_rule_fires_and_every_kind_is_met() -> None:
         graph = varied(np.random.default_rng(seed), name)
         if graph is None:
             continue
-        only(RULES[name]).apply(graph, trace := Trace())
+        only(RULES[name]).apply(graph, trace := RuleLog())
         fired |= {name} if trace.fired else set()
         kinds |= {n.type.dtype.kind for n in graph.nodes()}
         kinds |= {"Dim" for n in graph.nodes() if not n.type.is_static}

@@ -1,8 +1,10 @@
 """Programs differentiated or batched. Receives the graph of a program, returns the graph a
 transform makes of it.
 
-    jvp    the inputs, a tangent for each float among them  ->  outputs, tangents of the outputs that change
-    grad   the inputs, a cotangent for each output that changes  ->  outputs, cotangents of the inputs reached
+    jvp    the inputs, a tangent for each float among them
+           ->  outputs, tangents of the outputs that change
+    grad   the inputs, a cotangent for each output that changes
+           ->  outputs, cotangents of the inputs reached
     vmap   three rows of some inputs  ->  three rows of the outputs that depend on them
 
 Arguments beyond the program's own come from its seed.

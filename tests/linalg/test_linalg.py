@@ -12,8 +12,8 @@ import scipy.linalg
 
 import tetrad as td
 from tetrad import linalg
+from tetrad.compiler.pipeline import optimise
 from tetrad.core.errors import FactorError, SettingError, ShapeError, SingularError
-from tetrad.passes.pipeline import optimise
 
 A3 = [[2.0, 1, 0], [1, 3, 1], [0, 1, 2]]
 B3 = [[1.0, 4], [2, -1], [3, 2]]

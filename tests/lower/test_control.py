@@ -21,19 +21,19 @@ from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.table import KernelEntry, LoopEntry
 from tetrad.compiler.driver import compile_graph
 from tetrad.core.tree import flatten
-from tetrad.graph.custom import undressed
 from tetrad.graph.evaluate import evaluate
-from tetrad.lower import lower
+from tetrad.passes import plan_scan
+from tetrad.passes.inline_custom import inline_custom
 from tetrad.schedule.nodes import Launch, Loop, Switch, While
 
 
 def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Executable:
-    return compile_graph(undressed(td.trace(function)(*arrays)))
+    return compile_graph(inline_custom(td.trace(function)(*arrays)))
 
 
 def check(function: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Executable:
     """Machine code on 1 and 2 threads gives the evaluator's bits, and what the graph means."""
-    graph, (arrays, _) = undressed(td.trace(function)(*args)), flatten(args)
+    graph, (arrays, _) = inline_custom(td.trace(function)(*args)), flatten(args)
     made = compile_graph(graph)
     want = run_on_evaluator(made, arrays)
     for threads in (1, 2):
@@ -142,7 +142,7 @@ def test_a_recurrent_cell_is_one_kernel_with_the_bits_of_many(
     made = check(cell, *arrays)
     launches = [step for step in made.schedule.steps if step.name.startswith("scan")]
     assert len(launches) == 1 and isinstance(launches[0], Launch)
-    monkeypatch.setattr(lower, "lower_cell", lambda node, memory: None)
+    monkeypatch.setattr(plan_scan, "workgroup_groups", lambda loop, groups: None)
     several = compiled(cell, *arrays)
     assert any(isinstance(step, Loop) for step in several.schedule.steps)
     for one, other in zip(run(made, arrays), run(several, arrays), strict=True):

@@ -11,10 +11,12 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
-from tetrad.compiler.driver import compile_graph, current_target
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.driver import compile_graph
+from tetrad.compiler.pipeline import lower_graph
+from tetrad.core.record import replace
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.nodes import Launch
 
 WIDTHS = (784, 832, 832, 304, 10)  # rows of all but one are copied (lower.matmul, SHORT_ROW)
@@ -44,11 +46,8 @@ def loss(weights: list[Any], x: Any) -> Any:
 def lowered(
     function: Callable[..., Any], *arrays: Any, begin: Callable[[Program], None] = lambda p: None
 ) -> list[Launch]:
-    steps = (
-        Lowerer(current_target(), begin, threads=2)
-        .lower(optimise(td.trace(function)(*arrays)))
-        .steps
-    )
+    job = Lowerer(replace(current_target().machine, parallel_groups=2), begin)
+    steps = lower_graph(td.trace(function)(*arrays), job).steps
     return [step for step in steps if isinstance(step, Launch)]
 
 

@@ -10,14 +10,13 @@ import pytest
 
 import tetrad as td
 from tetrad.backends.cpu.isa.x86_64 import LEVELS
+from tetrad.backends.llvm.target import Target
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.errors import RaceError
-from tetrad.core.machine import Target
 from tetrad.core.sizes import Dim
-from tetrad.graph.custom import undressed
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import programs_of
 
@@ -57,9 +56,9 @@ TILES = ("x86-64", "x86-64-v3", "x86-64-v4")  # levels whose tiles differ
 def run(name: str, target: Target) -> None:
     function, *shapes = CASES[name]
     specs = [S((30,), td.int32) if shape is td.int32 else S(shape) for shape in shapes]
-    lowered = Lowerer(target).lower_program(optimise(undressed(td.trace(function)(*specs))))
+    lowered = lower_graph(td.trace(function)(*specs), Lowerer(target.machine))
     for program in programs_of(lowered):
-        verify(program, target.workgroup_bytes)
+        verify(program, target.machine.workgroup_bytes)
     rng = np.random.default_rng(1)
     arrays = []
     for spec in specs:

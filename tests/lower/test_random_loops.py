@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import tetrad as td
 from tests.compiled import run, run_on_evaluator
 from tetrad.compiler.driver import compile_graph
-from tetrad.graph.custom import undressed
 from tetrad.graph.evaluate import evaluate
+from tetrad.passes.inline_custom import inline_custom
 
 WORK = (
     "tanh",
@@ -77,7 +77,7 @@ def test_random_loops(names: list[str], kind: str, width: int, steps: int) -> No
             return td.fori_loop(0, steps, lambda i, s: step(s, b)[0], (a, b, 0))
         return td.while_loop(lambda s: s[2] < steps, lambda s: step(s, b)[0], (a, b, 0))
 
-    graph = undressed(td.trace(f)(a, b, xs))
+    graph = inline_custom(td.trace(f)(a, b, xs))
     made = compile_graph(graph)
     want, meant = run_on_evaluator(made, (a, b, xs)), evaluate(graph, (a, b, xs))
     for threads in (1, 2):

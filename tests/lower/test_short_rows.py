@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.compiler.driver import current_target
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.lower.lower import Lowerer
 from tetrad.lower.short_rows import SHORT
-from tetrad.passes.pipeline import optimise
 
 PROGRAMS: dict[str, Callable[[td.Array], Any]] = {
     "sum": lambda x: td.sum(x, axis=-1),
@@ -64,7 +64,7 @@ def test_elements_are_joined_by_halving() -> None:
 )
 def test_a_workgroup_has_as_many_rows_as_lanes(rows: int, size: int, groups: int) -> None:
     graph = optimise(td.trace(lambda x: td.sqrt(td.sum(x * x, axis=-1)))(td.Spec((rows, size))))
-    (launch,) = Lowerer(current_target()).lower(graph).steps
+    (launch,) = lower_graph(graph, Lowerer(current_target().machine)).steps
     assert launch.groups == groups
 
 
@@ -75,7 +75,7 @@ def test_few_narrow_columns_have_the_bits_of_many(dtype: Any) -> None:
         compiled = td.jit(lambda x, f=function: f(x, axis=1))
         np.testing.assert_array_equal(np.asarray(compiled(x))[:2], compiled(x[:2]))
     graph = optimise(td.trace(lambda x: td.sum(x, axis=1))(td.Spec(x.shape)))
-    (launch,) = Lowerer(current_target()).lower(graph).steps
+    (launch,) = lower_graph(graph, Lowerer(current_target().machine)).steps
     assert launch.groups == 4  # 60 elements
 
 

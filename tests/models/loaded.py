@@ -20,7 +20,7 @@ import tetrad as td
 from tests.models import reference, tiny
 from tetrad import quant
 from tetrad.formats import gguf
-from tetrad.models.load import Parts, load_parts
+from tetrad.models.load import ModelParts, load_parts
 
 SLOTS, CONTEXT = 3, 256
 WIDE = {"width": 256, "head_size": 64, "hidden": 256}  # room for blocks of 256
@@ -70,7 +70,7 @@ class Loaded:
 
     metadata: dict[str, Any]
     tensors: dict[str, np.ndarray]
-    parts: Parts
+    parts: ModelParts
 
     def expected(self, tokens: np.ndarray) -> np.ndarray:
         return reference.forward(

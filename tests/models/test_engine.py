@@ -15,7 +15,15 @@ import pytest
 from tests.models.tiny import tiny_model
 from tetrad.core.errors import BusyError, ContextError, SettingError, TextError, TraceError
 from tetrad.formats import gguf
-from tetrad.models.engine import Batch, Cancelled, Engine, Sequence, Work, batch_size, shares_of
+from tetrad.models.engine import (
+    Cancelled,
+    Engine,
+    Sequence,
+    StepArguments,
+    Work,
+    batch_size,
+    shares_of,
+)
 from tetrad.models.load import load_parts
 from tetrad.models.steps import Programs
 
@@ -178,13 +186,13 @@ def test_an_interrupted_step_can_be_repeated(
 ) -> None:
     sequence = engine.start(TEXT)
     engine.step([(sequence, TEXT[:30])])
-    run = Batch.run
+    run = StepArguments.run
 
-    def interrupted(self: Batch, caches: Any) -> np.ndarray:
+    def interrupted(self: StepArguments, caches: Any) -> np.ndarray:
         run(self, caches)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Batch, "run", interrupted)
+    monkeypatch.setattr(StepArguments, "run", interrupted)
     for step in (
         lambda: engine.step([(sequence, TEXT[30:60])]),
         lambda: engine.advance(sequence, 3),
@@ -200,14 +208,14 @@ def test_nobody_gets_the_error_of_another(
     engine: Engine, alone: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good, bad = engine.start(TEXT), engine.start([1, 2])
-    run = Batch.run
+    run = StepArguments.run
 
-    def failing(self: Batch, caches: Any) -> np.ndarray:
+    def failing(self: StepArguments, caches: Any) -> np.ndarray:
         if bad.slot.number in self.slot:
             raise TraceError("this sequence fails")
         return run(self, caches)
 
-    monkeypatch.setattr(Batch, "run", failing)
+    monkeypatch.setattr(StepArguments, "run", failing)
     with pytest.raises(TraceError, match="this sequence fails"):
         engine.step([(good, TEXT[:20]), (bad, [1, 2])])
     assert np.array_equal(engine.step([(good, TEXT[20:22])]), alone[21:22])
@@ -238,9 +246,9 @@ def test_threads_share_batches_and_get_their_own_bits(
 def test_threads_wait_a_moment_for_each_other(
     programs: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, run, sizes = Engine(programs, slots=4, context=256), Batch.run, []
+    engine, run, sizes = Engine(programs, slots=4, context=256), StepArguments.run, []
 
-    def slow(self: Batch, caches: Any) -> Any:
+    def slow(self: StepArguments, caches: Any) -> Any:
         sizes.append(len(self.tokens))
         time.sleep(0.02)
         return run(self, caches)
@@ -251,7 +259,7 @@ def test_threads_wait_a_moment_for_each_other(
             engine.advance(sequence, token)
         engine.free(sequence)
 
-    monkeypatch.setattr(Batch, "run", slow)
+    monkeypatch.setattr(StepArguments, "run", slow)
     threads = [threading.Thread(target=follow) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -266,17 +274,17 @@ def test_a_long_prompt_is_cancelled_between_batches(
     engine, cancel, run, batches = (
         Engine(programs, context=1024, patience=1e-9),
         threading.Event(),
-        Batch.run,
+        StepArguments.run,
         [],
     )
 
-    def watched(self: Batch, caches: Any) -> Any:
+    def watched(self: StepArguments, caches: Any) -> Any:
         batches.append(len(self.tokens))
         if len(batches) == 3:
             cancel.set()
         return run(self, caches)
 
-    monkeypatch.setattr(Batch, "run", watched)
+    monkeypatch.setattr(StepArguments, "run", watched)
     sequence = engine.start([1], cancel=cancel)
     with pytest.raises(Cancelled):
         engine.step([(sequence, np.zeros(1000, int))])

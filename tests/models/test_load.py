@@ -31,13 +31,13 @@ from tetrad.core.errors import (
 from tetrad.core.jobs import JOBS
 from tetrad.core.record import replace
 from tetrad.formats import gguf
-from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Literal
 from tetrad.models import weights
 from tetrad.models.decoder import Experts, pre_norm_block
 from tetrad.models.engine import Engine
-from tetrad.models.load import Parts, load_parts
+from tetrad.models.load import ModelParts, load_parts
 from tetrad.models.steps import Programs, Step
+from tetrad.passes.inline_custom import inline_custom
 from tetrad.tracing.array import Array
 
 
@@ -46,7 +46,7 @@ def load_changed(
     arch: str = "llama",
     keys: dict[str, Any] | None = None,
     tensors: dict[str, Any] | None = None,
-) -> Parts:
+) -> ModelParts:
     """A tiny model with other metadata and tensors; None takes one away."""
     metadata, made = tiny_model(arch)
     metadata, made = metadata | (keys or {}), made | (tensors or {})
@@ -183,7 +183,7 @@ def test_a_step_does_not_depend_on_what_is_in_large_weights(tmp_path: Path, arch
                 *tokens, *(td.Spec(c.shape, c.dtype) for c in programs.state(1, 256))
             )
         )
-    assert len({program_key(undressed(graph), ()) for graph in graphs} - {None}) == 1
+    assert len({program_key(inline_custom(graph), ()) for graph in graphs} - {None}) == 1
 
 
 def engine_logits(programs: Programs, context: int = 64) -> list[bytes]:

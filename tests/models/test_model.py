@@ -27,7 +27,7 @@ from tetrad.core.errors import (
     UnsupportedError,
 )
 from tetrad.formats import gguf
-from tetrad.models.engine import Batch, Engine
+from tetrad.models.engine import Engine, StepArguments
 from tetrad.models.generation import Completion, Generation, drafted
 from tetrad.models.model import Model
 from tetrad.models.sampling import Choice
@@ -510,15 +510,15 @@ def test_a_stream_can_be_cancelled_from_another_thread(path: Path) -> None:
 def test_an_interrupt_leaves_the_model_usable(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = td.load(path, context=64)
     plain = model.generate(PROMPT, max_tokens=8, **GREEDY)
-    run, left = Batch.run, [4]
+    run, left = StepArguments.run, [4]
 
-    def interrupted(self: Batch, caches: Any) -> np.ndarray:
+    def interrupted(self: StepArguments, caches: Any) -> np.ndarray:
         left[0] -= 1
         if left[0] == 0:
             raise KeyboardInterrupt
         return run(self, caches)
 
-    monkeypatch.setattr(Batch, "run", interrupted)
+    monkeypatch.setattr(StepArguments, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.generate(PROMPT, max_tokens=8, **GREEDY)
     assert model.generate(PROMPT, max_tokens=8, **GREEDY).tokens == plain.tokens

@@ -17,7 +17,7 @@ from tests.models.tiny import prompt
 from tetrad.core.errors import TraceError
 from tetrad.formats import gguf
 from tetrad.models.arch import ARCHITECTURES, register
-from tetrad.models.engine import Batch, Engine
+from tetrad.models.engine import Engine, StepArguments
 from tetrad.models.load import load_parts
 from tetrad.models.steps import Programs
 
@@ -101,16 +101,16 @@ def test_a_step_that_fails_leaves_the_state_as_it_was(
     engine = Engine(programs, slots=2)
     sequences = [engine.start([token]) for token in (1, 2)]
     engine.step([(sequence, TEXT[:20]) for sequence in sequences])
-    run, failures = Batch.run, [1]
+    run, failures = StepArguments.run, [1]
 
-    def fails_once(batch: Batch, caches: list[Any]) -> Any:
+    def fails_once(batch: StepArguments, caches: list[Any]) -> Any:
         made = run(batch, caches)
         if failures:
             failures.pop()
             raise TraceError("after the state has changed")
         return made
 
-    monkeypatch.setattr(Batch, "run", fails_once)
+    monkeypatch.setattr(StepArguments, "run", fails_once)
     found = engine.step([(sequence, TEXT[20:25]) for sequence in sequences])
     assert np.array_equal(found, alone[[24, 24]])
 

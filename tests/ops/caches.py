@@ -6,7 +6,8 @@ from __future__ import annotations
 import numpy as np
 
 from tetrad.core.dtypes import DType, i8
-from tetrad.ops.attention.op import LANES, SCALED
+from tetrad.core.machine import LANES
+from tetrad.ops.attention.op import SCALED
 
 Array = np.ndarray
 

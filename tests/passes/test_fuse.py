@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.compiler.driver import current_target
+from tetrad.backends.cpu.isa import current_target
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.lower.lower import Lowerer
 from tetrad.passes import fuse as fuse_module
 from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, TRIES, _Fusion, fuse
-from tetrad.passes.pipeline import optimise
 from tetrad.passes.questions import weight
 from tetrad.schedule.nodes import programs_of
 
@@ -50,7 +50,7 @@ def test_halves_of_an_array_that_meet_again_do_not_double_the_code() -> None:
     """A product is differentiated in pairs; read where it is needed, its last element would be
     computed 512 times."""
     graph = td.trace(td.grad(td.prod))(td.Spec((512,)))
-    programs = programs_of(Lowerer(current_target()).lower(optimise(graph)))
+    programs = programs_of(lower_graph(graph, Lowerer(current_target().machine)))
     assert 2 < len(programs) < 40
     assert max(len(str(p)) for p in programs) < 30_000
 
@@ -61,7 +61,7 @@ def test_a_little_work_is_done_twice_rather_than_kept() -> None:
         return y[1:] - y[:-1]
 
     graph = td.trace(neighbours)(td.Spec((100,)))
-    assert len(programs_of(Lowerer(current_target()).lower(optimise(graph)))) == 1
+    assert len(programs_of(lower_graph(graph, Lowerer(current_target().machine)))) == 1
 
 
 def test_chains_whose_steps_read_each_other_twice_take_no_longer() -> None:
@@ -120,7 +120,7 @@ def test_no_kernel_holds_more_work_than_compiles_quickly(function: Program) -> N
     assert len(groups) > 1
     for group in groups:
         assert sum(weight(m) for m in group.members if m.op.name != "matmul") <= most[group.kind]
-    for program in programs_of(Lowerer(current_target()).lower(graph)):
+    for program in programs_of(lower_graph(graph, Lowerer(current_target().machine))):
         assert len(str(program)) < 150_000
 
 
@@ -134,7 +134,7 @@ def test_the_cuts_change_nothing(function: Program) -> None:
 
 def test_equal_pieces_of_a_long_chain_are_one_kernel() -> None:
     graph = optimise(td.trace(unrolled)(td.Spec((8, 64))))
-    lowered = Lowerer(current_target()).lower(graph)
+    lowered = lower_graph(graph, Lowerer(current_target().machine))
     assert len(lowered.steps) > 2 * len(set(programs_of(lowered)))
 
 

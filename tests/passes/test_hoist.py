@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 import tetrad as td
+from tetrad.compiler.pipeline import optimise
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph
 from tetrad.graph.verify import verify
 from tetrad.passes.hoist import hoist
-from tetrad.passes.pipeline import optimise, simplify
+from tetrad.passes.simplify import simplify
 
 
 def names(graph: Graph) -> list[str]:

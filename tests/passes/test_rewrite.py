@@ -18,7 +18,7 @@ from tetrad.ops.arithmetic import add, multiply, negative, subtract
 from tetrad.ops.movement import expand, transpose
 from tetrad.ops.quotients import divide
 from tetrad.ops.reduce import reduce_sum
-from tetrad.passes.rewrite import Rules, Trace, constant_value, full, match, var
+from tetrad.passes.rewrite import RuleLog, Rules, constant_value, full, match, var
 
 x, y, p = var("x"), var("y"), var("p")
 # Sizes no other test uses: an equal node that is alive elsewhere would bring its own source line.
@@ -108,7 +108,7 @@ def swap_add() -> Rules:
 
 
 def test_every_place_is_rewritten_and_logged() -> None:
-    trace = Trace()
+    trace = RuleLog()
     after = swap_add().apply(close(add(add(a, b), negative(add(b, a)))), trace)
     assert count(after, add) == 0
     assert [f.rule.name for f in trace.fired] == ["swap.to_multiply"] * 3

@@ -43,8 +43,8 @@ from tetrad.passes import fold as fold_rules
 from tetrad.passes.algebra import algebra, holds
 from tetrad.passes.fold import fold
 from tetrad.passes.layout import layout
-from tetrad.passes.pipeline import simplify
-from tetrad.passes.rewrite import Rule, Rules, Trace, full
+from tetrad.passes.rewrite import Rule, RuleLog, Rules, full
+from tetrad.passes.simplify import simplify
 
 SETS = (layout, algebra, fold)
 RULES = {rule.name: rule for rules in SETS for rule in rules.rules}
@@ -70,7 +70,7 @@ def test_every_rule_says_what_it_does() -> None:
     ("rule", "before"), CASES, ids=[f"{r.name}-{i}" for i, (r, _) in enumerate(CASES)]
 )
 def test_the_rule_fires_and_keeps_the_meaning(rule: Rule, before: Graph) -> None:
-    trace = Trace()
+    trace = RuleLog()
     after = only(rule).apply(before, trace)
     verify(after)
     assert trace.fired
@@ -154,7 +154,7 @@ def untouched() -> list[Node]:
 
 @pytest.mark.parametrize("node", untouched(), ids=lambda n: n.op.name)
 def test_what_would_change_a_bit_stays(node: Node) -> None:
-    trace = Trace()
+    trace = RuleLog()
     assert simplify.apply(node, trace) is node
     assert trace.fired == []
 

@@ -8,6 +8,7 @@ import pytest
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tetrad.compiler.driver import compile_graph
+from tetrad.compiler.pipeline import optimise
 from tetrad.core.dtypes import c64, c128
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Dim
@@ -20,7 +21,7 @@ from tetrad.ops.arithmetic import add, multiply
 from tetrad.ops.cases import random_array
 from tetrad.ops.complex import join, part
 from tetrad.ops.movement import transpose
-from tetrad.passes.pipeline import optimise, simplify
+from tetrad.passes.simplify import simplify
 from tetrad.passes.split import split
 from tetrad.schedule.nodes import programs_of
 

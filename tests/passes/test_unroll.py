@@ -10,8 +10,9 @@ import pytest
 
 import tetrad as td
 from tetrad.compiler.driver import compile_graph
+from tetrad.compiler.pipeline import optimise
 from tetrad.graph.nodes import Graph
-from tetrad.passes.pipeline import optimise
+from tetrad.passes import unroll as unrolling
 
 C, XS = np.float32([0.5, -1.0]), np.linspace(-1, 1, 10, dtype=np.float32).reshape(5, 2)
 
@@ -46,7 +47,8 @@ def test_unrolled_steps_have_the_bits_of_the_loop(reverse: bool, length: int) ->
 
 def test_only_a_whole_loop_is_unrolled() -> None:
     loops = [
-        names(optimise(td.trace(loop(unroll))(C, XS))).count("scan") for unroll in (1, 4, 5, True)
+        names(unrolling.unroll(td.trace(loop(unroll))(C, XS))).count("scan")
+        for unroll in (1, 4, 5, True)
     ]
     assert loops == [1, 1, 0, 0]
     steps = compile_graph(td.trace(loop(True))(C, XS)).schedule.steps

@@ -30,13 +30,13 @@ from tetrad.backends.cpu.table import (
     Word,
 )
 from tetrad.backends.llvm.module import emit_module
-from tetrad.core.machine import Target
-from tetrad.graph.custom import undressed
+from tetrad.backends.llvm.target import Target
+from tetrad.compiler.pipeline import lower_graph
+from tetrad.core.record import replace
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.nodes import Schedule, Slot, programs_of
 
 PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
@@ -65,7 +65,7 @@ class LabelledConstants(Constants):
 
 def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
     """What is compared of one program."""
-    lowered = Lowerer(target, threads=THREADS).lower_program(optimise(undressed(graph)))
+    lowered = lower_graph(graph, Lowerer(replace(target.machine, parallel_groups=THREADS)))
     check_schedule(lowered)
     kernels = list(dict.fromkeys(programs_of(lowered)))
     addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}

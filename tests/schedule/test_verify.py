@@ -1,4 +1,4 @@
-"""Every rule of the schedule language refuses what breaks it, by its code; the page lists them all."""
+"""Every rule of the schedule language refuses what breaks it, by its code; its page lists them."""
 
 from __future__ import annotations
 

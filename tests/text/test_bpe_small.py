@@ -16,7 +16,7 @@ from tetrad.formats import gguf
 from tetrad.text import bpe
 from tetrad.text.bpe import SmallFirst
 from tetrad.text.bpe_library import library_encoder
-from tetrad.text.bpe_small import Words
+from tetrad.text.bpe_small import WordEncoder
 from tetrad.text.bytelevel import BYTE_TO_CHAR, byte_level_text
 from tetrad.text.pretokenizers import PreTokenizer, pre_tokenizer
 from tetrad.text.tokenizer import tokenizer_from_gguf
@@ -79,7 +79,7 @@ def test_the_same_as_the_definition(seed: int, word: str) -> None:
     made = [line.replace(" ", "") for line in merges]
     # else the library takes a candidate for another that makes the same
     assume(len(set(made)) == len(made))
-    words = Words(read_vocabulary(byte_level_metadata(merges)), ignore_merges=False)
+    words = WordEncoder(read_vocabulary(byte_level_metadata(merges)), ignore_merges=False)
     tokens = words.vocabulary.tokens
     assert [tokens[i] for i in words.encode([word.encode()])] == naive_bpe(word, merges)
 
@@ -135,7 +135,7 @@ def test_the_library_is_made_when_there_is_much_to_do(monkeypatch: pytest.Monkey
 
 
 @pytest.fixture(scope="module")
-def smollm() -> tuple[Words, Any, Any]:
+def smollm() -> tuple[WordEncoder, Any, Any]:
     if not SMOLLM.exists():
         pytest.skip(
             "needs the model that `tetrad pull smollm2` fetches; other vocabularies are tried "
@@ -150,12 +150,12 @@ def smollm() -> tuple[Words, Any, Any]:
 
 @given(st.text(max_size=80) | texts | st.text(st.characters(max_codepoint=127), max_size=80))
 @settings(max_examples=300)
-def test_a_real_vocabulary(smollm: tuple[Words, Any, Any], text: str) -> None:
+def test_a_real_vocabulary(smollm: tuple[WordEncoder, Any, Any], text: str) -> None:
     words, cut, library = smollm
     assert words.encode([word.encode() for word in cut(text)]) == library([text])
 
 
-def test_real_text(smollm: tuple[Words, Any, Any]) -> None:
+def test_real_text(smollm: tuple[WordEncoder, Any, Any]) -> None:
     words, cut, library = smollm
     for path in sorted(Path(__file__).parents[2].glob("docs/*.md"))[:6]:
         text = path.read_text()

@@ -37,21 +37,30 @@ TOOLS = [
 
 REAL = {
     "chatml": """{% for message in messages %}
-{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}""",
+{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}\
+{% endfor %}""",
     "tools": """{%- if tools %}{% for tool in tools %}{{ tool | tojson(indent=2) }}
 {% endfor %}{% endif %}{% for m in messages %}
 {{ m.tool_calls|tojson if m.tool_calls else m.content|trim }}{% endfor %}""",
     "namespace": """{% set ns = namespace(last=-1, text='') %}
-{%- for m in messages[::-1] %}{% if m.role == 'user' and ns.last < 0 %}{% set ns.last = loop.index0 %}{% endif %}
-{%- set ns.text = ns.text ~ loop.index ~ ':' ~ m.role.upper() + ', ' %}{% endfor %}{{ ns.last }} {{ ns.text }}""",
-    "macro": """{% macro show(m, sep='|') %}{{ sep }}{{ m.role }}{{ caller() if caller else '' }}{% endmacro %}
-{%- for m in messages if m.role != 'tool' %}{{ show(m) }}{% if loop.index == 2 %}{% break %}{% endif %}{% endfor %}""",
+{%- for m in messages[::-1] %}\
+{% if m.role == 'user' and ns.last < 0 %}{% set ns.last = loop.index0 %}{% endif %}
+{%- set ns.text = ns.text ~ loop.index ~ ':' ~ m.role.upper() + ', ' %}{% endfor %}\
+{{ ns.last }} {{ ns.text }}""",
+    "macro": """{% macro show(m, sep='|') %}\
+{{ sep }}{{ m.role }}{{ caller() if caller else '' }}{% endmacro %}
+{%- for m in messages if m.role != 'tool' %}\
+{{ show(m) }}{% if loop.index == 2 %}{% break %}{% endif %}{% endfor %}""",
     "filters": """{{ messages|map(attribute='role')|join(', ') }}
 {{ messages|selectattr('role', 'equalto', 'tool')|list|length }}
-{{- messages|length }} {{ 'a,b'.split(',')[-1] }} {{ '%s-%d' % ('x', 3) }} {{ '{:>4}|{}'.format('a', 1.5) }}
-{{- {'b': 1, 'a': [2]}|dictsort|string }} {{ undefined_name|default('none') }} {{ (3 * 'ab')|replace('b', '') }}""",
-    "blocks": """{% set text %}{% for m in messages %}{{ m.role[:2] }}{% endfor %}{% endset %}{{ text|upper }}
-{%- filter lower %}{{ text }}X{% endfilter %}{% generation %}{% set text = 1 %}G{% endgeneration %}{{ text }}""",
+{{- messages|length }} {{ 'a,b'.split(',')[-1] }} \
+{{ '%s-%d' % ('x', 3) }} {{ '{:>4}|{}'.format('a', 1.5) }}
+{{- {'b': 1, 'a': [2]}|dictsort|string }} \
+{{ undefined_name|default('none') }} {{ (3 * 'ab')|replace('b', '') }}""",
+    "blocks": """{% set text %}{% for m in messages %}{{ m.role[:2] }}{% endfor %}{% endset %}\
+{{ text|upper }}
+{%- filter lower %}{{ text }}X{% endfilter %}\
+{% generation %}{% set text = 1 %}G{% endgeneration %}{{ text }}""",
 }
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tetrad.formats.strings import Strings
 from tetrad.text import lookup
-from tetrad.text.lookup import Lookup, spans, spans_of
+from tetrad.text.lookup import StringTable, spans, spans_of
 
 texts = (
     st.text("ab\0é", max_size=4)
@@ -20,7 +20,7 @@ tables = st.lists(texts, max_size=60)
 
 
 def found(table: list[str], wanted: list[str]) -> list[int]:
-    return Lookup(spans_of(Strings.of(table))).find(spans_of(Strings.of(wanted))).tolist()
+    return StringTable(spans_of(Strings.of(table))).find(spans_of(Strings.of(wanted))).tolist()
 
 
 @given(tables, tables)
@@ -40,13 +40,13 @@ def test_strings_with_a_gap_are_those_without_it(
     made = spans(whole.data, whole.starts, whole.lengths - 1, gaps)
     table = others + [left + right for left, right in pairs[::2]]
     places = {text: i for i, text in enumerate(table)}
-    got = Lookup(spans_of(Strings.of(table))).find(made).tolist()
+    got = StringTable(spans_of(Strings.of(table))).find(made).tolist()
     assert got == [places.get(left + right, -1) for left, right in pairs]
 
 
 @given(tables, tables)
 def test_every_place_of_some_strings(table: list[str], wanted: list[str]) -> None:
-    assert Lookup(spans_of(Strings.of(table))).places(wanted) == [
+    assert StringTable(spans_of(Strings.of(table))).places(wanted) == [
         i for i, text in enumerate(table) if text in wanted
     ]
 
@@ -64,6 +64,6 @@ def test_strings_of_the_same_hash_are_told_apart(
 
 
 def test_a_large_vocabulary_has_few_levels() -> None:
-    made = Lookup(spans_of(Strings.of(f"▁token{i}" for i in range(100_000))))
+    made = StringTable(spans_of(Strings.of(f"▁token{i}" for i in range(100_000))))
     assert len(made.tables) <= 6 and not made.rest
     assert np.array_equal(made.find(made.spans), np.arange(100_000))

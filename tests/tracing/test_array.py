@@ -259,7 +259,8 @@ def test_arrays_are_copied_and_pickled_by_value(dtype: td.DType) -> None:
 def test_a_pickle_holds_values_that_outlive_the_process() -> None:
     made = """
 import pickle, sys, numpy as np, tetrad as td
-sys.stdout.buffer.write(pickle.dumps([td.jit(lambda x: x * 2)(np.arange(1000, dtype=np.float32)), td.zeros(3)]))
+doubled = td.jit(lambda x: x * 2)(np.arange(1000, dtype=np.float32))
+sys.stdout.buffer.write(pickle.dumps([doubled, td.zeros(3)]))
 """
     sent = subprocess.run([sys.executable, "-c", made], check=True, capture_output=True).stdout
     first, second = pickle.loads(sent)

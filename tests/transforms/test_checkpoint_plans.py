@@ -7,7 +7,13 @@ from functools import cache
 
 import pytest
 
-from tetrad.transforms.checkpoint_plans import ADVANCE, LEAF, Plan, checkpoint_indices, plan
+from tetrad.transforms.checkpoint_plans import (
+    ADVANCE,
+    LEAF,
+    CheckpointPlan,
+    checkpoint_indices,
+    plan,
+)
 
 STRATEGIES = [
     "sqrt",
@@ -20,7 +26,7 @@ STRATEGIES = [
 ]
 
 
-def run(made: Plan) -> list[int]:
+def run(made: CheckpointPlan) -> list[int]:
     """Carry out a plan on states that are numbers of steps done: in which order are steps walked
     back?"""
     slots: dict[int, int] = {0: 0} | {i + 1: step + 1 for i, step in enumerate(made.stored)}

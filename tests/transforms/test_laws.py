@@ -1,9 +1,12 @@
 """Laws of derivatives and batching, for every op of the registry. A new op needs no line here.
 
-    jvp      the change it tells is the difference quotient, for all operands together and for each alone
+    jvp      the change it tells is the difference quotient, for all operands together and for each
+             alone
     vjp      <ct, J t> = <J^T ct, t>: reverse mode is forward mode turned around
-    twice    the jvp of a vjp is the difference quotient of that vjp, and its own vjp is its transpose
-    vmap     a batch is its rows one after the other, for every choice of operands that have the axis, wherever it is
+    twice    the jvp of a vjp is the difference quotient of that vjp, and its own vjp is its
+             transpose
+    vmap     a batch is its rows one after the other, for every choice of operands that have the
+             axis, wherever it is
     jit      compiled code agrees with all of this; vmapped code gives the same bits as the rows do
 
 Difference quotients are taken in double precision with four points, at operands from
@@ -47,7 +50,7 @@ RUNNING = "serves a running model, which has its own batch"
 COMPILING = "put in by the compiler, after batching"
 ROW_BY_ROW = {
     **dict.fromkeys(("after", "product_parts", "cumprod_parts"), COMPILING),
-    **dict.fromkeys(("attention", "put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
+    **dict.fromkeys(("put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
     **dict.fromkeys(
         ("quantize_rows", "lowbit_matmul", "lowbit_rows", "row_matmul", "interleave"), RUNNING
     ),

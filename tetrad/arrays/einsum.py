@@ -6,7 +6,6 @@ finder suggests; returns one array. Sizes may be symbolic.
 
 from __future__ import annotations
 
-import string
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +21,8 @@ from tetrad.tracing.operands import common, convert, dtype_of, elementwise, expa
 
 Labels = str  # one letter per axis
 Term = tuple[Array, Labels]
+# the module `string` compiles a pattern as it loads
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # a kind holds the products of those below
 
 
@@ -88,7 +89,7 @@ def _parse(subscripts: str, arrays: Sequence[Array]) -> tuple[list[Labels], Labe
             ShapeError, f"einsum: {subscripts!r} describes {len(parts)} operands, got {len(arrays)}"
         )
     used = set(subscripts)
-    fresh = [c for c in string.ascii_letters if c not in used]
+    fresh = [c for c in LETTERS if c not in used]
     inputs = [_spell(part, x, fresh, subscripts) for part, x in zip(parts, arrays, strict=True)]
     widest = max(
         [x.ndim - len(part) + 3 for part, x in zip(parts, arrays, strict=True) if "..." in part],
@@ -110,7 +111,7 @@ def _spell(part: str, x: Array, fresh: Sequence[str], subscripts: str) -> Labels
     broadcast."""
     letters = part.replace("...", "")
     extra = x.ndim - len(letters)
-    if not all(c in string.ascii_letters for c in letters) or part.count(".") not in (0, 3):
+    if not all(c in LETTERS for c in letters) or part.count(".") not in (0, 3):
         fail(
             ShapeError,
             f"einsum: cannot read {part!r} in {subscripts!r}",

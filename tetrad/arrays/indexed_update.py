@@ -58,13 +58,13 @@ Change = str | Callable[[Array], Array] | None
 
 
 @record(eq=False)
-class Places:
+class UpdateIndexer:
     """`x.at`: an index makes it a place to change."""
 
     x: Array
 
-    def __getitem__(self, key: Any) -> Place:
-        return Place(self.x, key)
+    def __getitem__(self, key: Any) -> IndexedUpdate:
+        return IndexedUpdate(self.x, key)
 
     if not TYPE_CHECKING:
 
@@ -74,7 +74,7 @@ class Places:
 
 
 @record(eq=False)
-class Place:
+class IndexedUpdate:
     """`x.at[key]`. Every method gives a new array.
 
     `mode=` says what an index out of range does: nothing said, it is an error; "drop" leaves it
@@ -141,7 +141,9 @@ class Place:
 def changes() -> list[str]:
     """The methods of a place, each by one name."""
     named = [
-        name for name, method in vars(Place).items() if callable(method) and method.__name__ == name
+        name
+        for name, method in vars(IndexedUpdate).items()
+        if callable(method) and method.__name__ == name
     ]
     return [name for name in named if not name.startswith("_")]
 

@@ -50,7 +50,7 @@ def getitem(x: Array, key: Any, /) -> Array:
 
 
 @record(eq=False)
-class Flag:
+class ScalarMask:
     """A mask without axes, known now: it takes an axis of size 1, once or not at all."""
 
     chosen: bool
@@ -88,27 +88,30 @@ def _parts(key: tuple[Any, ...]) -> tuple[list[Any], list[tuple[int, Shape]]]:
 
 
 def _takes_axis(part: Any) -> bool:
-    return part is not None and part is not Ellipsis and not isinstance(part, Flag)
+    return part is not None and part is not Ellipsis and not isinstance(part, ScalarMask)
 
 
 def _apart(parts: Sequence[Any], at: int) -> list[EllipsisType]:
     """An Ellipsis of no width: it says nothing, unless it stands between indices."""
     sides = (parts[:at], parts[at + 1 :])
-    is_between = all(any(isinstance(part, int | Array | Flag) for part in side) for side in sides)
+    is_between = all(
+        any(isinstance(part, int | Array | ScalarMask) for part in side) for side in sides
+    )
     return [Ellipsis] if is_between else []
 
 
 def _with_flags(x: Array, parts: list[Any]) -> tuple[Array, list[Item]]:
-    if not any(isinstance(part, Flag) for part in parts):
+    if not any(isinstance(part, ScalarMask) for part in parts):
         return x, parts
     sizes = iter(x.shape)
     shape = [
-        1 if isinstance(p, Flag) else next(sizes)
+        1 if isinstance(p, ScalarMask) else next(sizes)
         for p in parts
-        if isinstance(p, Flag) or _takes_axis(p)
+        if isinstance(p, ScalarMask) or _takes_axis(p)
     ]
     places = [
-        as_array(np.zeros(int(p.chosen), np.int32)) if isinstance(p, Flag) else p for p in parts
+        as_array(np.zeros(int(p.chosen), np.int32)) if isinstance(p, ScalarMask) else p
+        for p in parts
     ]
     return reshaped(x, tuple(shape)), places
 
@@ -131,7 +134,7 @@ def _check_mask(x: Array, mask: Shape, axis: int) -> None:
         fail(BoundsError, message, "mask and axes must be of one size")
 
 
-def _index(part: Any) -> tuple[list[int | Array | Flag], Shape | None]:
+def _index(part: Any) -> tuple[list[int | Array | ScalarMask], Shape | None]:
     """An int or integer array; a mask becomes one integer array per axis of it, and its shape is
     told."""
     if isinstance(part, int | np.integer) and not isinstance(part, bool | np.bool_):
@@ -150,7 +153,7 @@ def _index(part: Any) -> tuple[list[int | Array | Flag], Shape | None]:
             message = "index: how many elements a mask selects is only known when the program runs"
             fail(TraceError, message, "use td.where(mask, x, other), which keeps the shape")
         if not array.ndim:
-            return [Flag(bool(array.view))], None
+            return [ScalarMask(bool(array.view))], None
         return [as_array(i) for i in np.nonzero(array.view)], array.shape
     if not array.dtype.is_integer:
         fail(DtypeError, f"{INDICES}, got {array.type}", "convert it with astype")

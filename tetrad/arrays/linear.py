@@ -6,10 +6,9 @@ rank.
 
 from __future__ import annotations
 
-import string
 from typing import Any
 
-from tetrad.arrays.einsum import einsum, in_dtype, product_in
+from tetrad.arrays.einsum import LETTERS, einsum, in_dtype, product_in
 from tetrad.arrays.indexing import reshaped
 from tetrad.arrays.manipulation import moveaxis
 from tetrad.core.dtypes import DType
@@ -102,7 +101,7 @@ def tensordot(
     """
     (a, b), kind = in_dtype("tensordot", (x1, x2), dtype, preferred_element_type)
     left, right = _axis_pairs(a, b, axes)
-    letters = iter(string.ascii_letters)
+    letters = iter(LETTERS)
     first = [next(letters) for _ in range(a.ndim)]
     second = [next(letters) for _ in range(b.ndim)]
     for i, j in zip(left, right, strict=True):

@@ -67,7 +67,7 @@ class Test:
 
 
 @record(eq=False)
-class Result:
+class BenchResult:
     test: Test
     threads: int
     samples_ns: list[int]
@@ -225,12 +225,12 @@ class Bench:
         )
         self.random = np.random.default_rng(SEED)
 
-    def measure(self, test: Test, threads: int, repetitions: int) -> Result:
+    def measure(self, test: Test, threads: int, repetitions: int) -> BenchResult:
         """A first run that is not counted compiles what is missing."""
         set_threads(threads)
         started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         self.once(Test(test.prompt, min(test.written, 1)))
-        return Result(
+        return BenchResult(
             test, available_threads(), [self.once(test) for _ in range(repetitions)], started
         )
 
@@ -272,7 +272,7 @@ def params_text(n: float) -> str:
     return f"{n / 1e9:.2f} B" if n >= 1e9 else f"{n / 1e6:.2f} M"
 
 
-def print_md(run: Bench, results: Iterator[Result]) -> None:
+def print_md(run: Bench, results: Iterator[BenchResult]) -> None:
     """A line as soon as it is known."""
     say(line(dict.fromkeys(COLUMNS), COLUMNS))
     rule = ("-" * width + ":" if width > 0 else "-" * (1 - width) for width in COLUMNS.values())
@@ -312,7 +312,7 @@ def average(values: list[float]) -> tuple[float, float]:
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
-def fields(run: Bench, result: Result) -> dict[str, Any]:
+def fields(run: Bench, result: BenchResult) -> dict[str, Any]:
     """The fields of llama-bench that have a meaning here."""
     (avg_ns, stddev_ns), (avg_ts, stddev_ts) = (
         average([float(n) for n in result.samples_ns]),
@@ -351,7 +351,7 @@ def cpu_name() -> str:
     )
 
 
-def print_csv(run: Bench, results: Iterator[Result]) -> None:
+def print_csv(run: Bench, results: Iterator[BenchResult]) -> None:
     for number, result in enumerate(results):
         row = fields(run, result)
         if number == 0:
@@ -365,20 +365,20 @@ def csv_line(cells: Iterable[Any]) -> str:
     return out.getvalue()
 
 
-def samples(run: Bench, result: Result) -> dict[str, Any]:
+def samples(run: Bench, result: BenchResult) -> dict[str, Any]:
     return fields(run, result) | {"samples_ns": result.samples_ns, "samples_ts": result.rates}
 
 
-def print_json(run: Bench, results: Iterator[Result]) -> None:
+def print_json(run: Bench, results: Iterator[BenchResult]) -> None:
     say(json.dumps([samples(run, result) for result in results], indent=2))
 
 
-def print_jsonl(run: Bench, results: Iterator[Result]) -> None:
+def print_jsonl(run: Bench, results: Iterator[BenchResult]) -> None:
     for result in results:
         say(json.dumps(samples(run, result)), flush=True)
 
 
-def print_sql(run: Bench, results: Iterator[Result]) -> None:
+def print_sql(run: Bench, results: Iterator[BenchResult]) -> None:
     """Statements for SQLite, with every value in quotes; the types of the columns turn them into
     numbers."""
     for number, result in enumerate(results):
@@ -391,7 +391,7 @@ def print_sql(run: Bench, results: Iterator[Result]) -> None:
         say(f"INSERT INTO {TABLE} ({', '.join(row)}) VALUES ({values});", flush=True)
 
 
-PRINTERS: dict[str, Callable[[Bench, Iterator[Result]], None]] = {
+PRINTERS: dict[str, Callable[[Bench, Iterator[BenchResult]], None]] = {
     "md": print_md,
     "csv": print_csv,
     "json": print_json,

@@ -6,12 +6,12 @@ import click
 
 from tetrad.backends.cpu.cache import ObjectCache, default_directory
 from tetrad.cli.console import say
-from tetrad.cli.main import Group
+from tetrad.cli.main import CommandGroup
 from tetrad.core.flags import flag
 from tetrad.explain.report import bytes_text
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def cache() -> None:
     """The compile cache on disk."""
 

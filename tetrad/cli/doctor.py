@@ -20,9 +20,15 @@ import numpy as np
 
 from tetrad.arrays import functions
 from tetrad.backends.cpu.cache import ObjectCache, cache_key, default_directory
-from tetrad.backends.cpu.isa import LEVELS, host_features, host_isa, host_target, missing_features
+from tetrad.backends.cpu.isa import (
+    LEVELS,
+    current_target,
+    host_family,
+    host_features,
+    host_target,
+    missing_features,
+)
 from tetrad.backends.cpu.llvm import compile_object, load_object
-from tetrad.compiler.driver import current_target
 from tetrad.compiler.native_jit import jit
 from tetrad.core.errors import TetradError
 from tetrad.core.extras import MODELS
@@ -91,7 +97,7 @@ def machine() -> Iterator[Finding]:
         "processor",
         f"{processor()} ({llvm.get_host_cpu_name()}), {platform.system()} {platform.machine()}",
     )
-    shown = ", ".join(name for name in host_isa().shown if found.get(name))
+    shown = ", ".join(name for name in host_family().shown if found.get(name))
     yield Finding("features", shown or "none beyond the baseline")
     target = current_target()
     lacking = missing_features(target)

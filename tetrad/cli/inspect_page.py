@@ -16,7 +16,7 @@ from tetrad.core.visible import visible
 from tetrad.explain.assets import SCRIPT, STYLE
 from tetrad.explain.page import hue
 from tetrad.explain.report import bytes_text, time_text
-from tetrad.explain.story import Explanation, Kernel
+from tetrad.explain.story import Explanation, KernelStory
 from tetrad.hub.describe import Description, count_text
 from tetrad.hub.fits import gib
 
@@ -110,9 +110,9 @@ def memory_section(found: Description, context: int) -> str:
     return section("memory", "known before anything is loaded", strip(parts))
 
 
-def rows_of(kernels: Iterable[Kernel]) -> list[Launches]:
+def rows_of(kernels: Iterable[KernelStory]) -> list[Launches]:
     """Kernels by name, the longest first."""
-    found: dict[str, list[Kernel]] = {}
+    found: dict[str, list[KernelStory]] = {}
     for kernel in kernels:
         found.setdefault(kernel.name, []).append(kernel)
     made = [

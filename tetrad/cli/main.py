@@ -51,7 +51,7 @@ BROKEN_PIPE = 141  # 128 + the signal, as shells report it
 Resolved = tuple[str | None, click.Command | None, list[str]]
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """An unknown command is answered with close ones and the known."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
@@ -65,7 +65,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class Commands(Group):
+class Commands(CommandGroup):
     """The outermost group: loads commands when they are used, and turns what ends them into exit
     codes."""
 
@@ -106,7 +106,8 @@ class Commands(Group):
         except BrokenPipeError:
             discard_output()
             ctx.exit(BROKEN_PIPE)
-        except OSError as error:  # a full disk, a folder that is not there: nothing that a traceback would explain
+        # a full disk, a folder that is not there: nothing that a traceback would explain
+        except OSError as error:
             flush_or_discard()
             raise click.ClickException(one_line(explained(error))) from None
         except MemoryError as error:
@@ -138,8 +139,10 @@ def spelt_here(args: list[str]) -> list[str]:
 
 def explained(error: OSError) -> str:
     """
-    >>> explained(FileNotFoundError(2, "No such file or directory", "a/b")), explained(OSError(28, "No space left"))
-    ('a/b: No such file or directory', 'No space left')
+    >>> explained(FileNotFoundError(2, "No such file or directory", "a/b"))
+    'a/b: No such file or directory'
+    >>> explained(OSError(28, "No space left"))
+    'No space left'
     """
     place = f"{error.filename}: " if error.filename is not None else ""
     return f"{place}{error.strerror or error}"

@@ -15,7 +15,7 @@ from tetrad.core.errors import TetradError
 from tetrad.core.visible import one_line
 from tetrad.hub.describe import CACHE_BITS, Description, count_text, describe, printable
 from tetrad.hub.fits import gib
-from tetrad.hub.folder import Held, held_models, models_folder, remove, to_remove
+from tetrad.hub.folder import StoredModel, held_models, models_folder, remove, to_remove
 from tetrad.hub.pull import SMALL, SMALL_FILE, local, pull, unknown
 
 
@@ -64,7 +64,7 @@ def list_command(as_json: bool) -> None:
     say(table)
 
 
-def summary(model: Held) -> dict[str, Any]:
+def summary(model: StoredModel) -> dict[str, Any]:
     """One line of the list; a file that cannot be read says so in it, and does not hide the
     others."""
     known: dict[str, Any] = {"name": model.name, "path": str(model.path), "bytes": model.nbytes}
@@ -208,7 +208,7 @@ def rm_command(models: tuple[str, ...], yes: bool, every: bool) -> None:
         say(f"deleted {one_line(model.name)}: {gib(remove(model))}")
 
 
-def named_exactly(name: str, every: bool) -> list[Held]:
+def named_exactly(name: str, every: bool) -> list[StoredModel]:
     """Nothing is guessed where something is lost."""
     found = to_remove(SMALL_FILE.removesuffix(".gguf") if name.lower() == SMALL else name, every)
     if not found:

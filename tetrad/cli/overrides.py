@@ -84,8 +84,10 @@ def overriding(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def override(word: str) -> tuple[str, Any]:
     """
-    >>> override("tokenizer.ggml.add_bos_token=bool:false"), override("llama.rope.freq_base=float:5e5")
-    (('tokenizer.ggml.add_bos_token', False), ('llama.rope.freq_base', 500000.0))
+    >>> override("tokenizer.ggml.add_bos_token=bool:false")
+    ('tokenizer.ggml.add_bos_token', False)
+    >>> override("llama.rope.freq_base=float:5e5")
+    ('llama.rope.freq_base', 500000.0)
     """
     key, _, rest = word.partition("=")
     kind, colon, text = rest.partition(":")

@@ -30,7 +30,7 @@ from tetrad.cli.unused import flash_option, gpu_option, unused
 from tetrad.core.record import record
 from tetrad.models.damage import no_numbers
 from tetrad.models.engine import Engine
-from tetrad.models.load import Parts, load_parts
+from tetrad.models.load import ModelParts, load_parts
 
 CONTEXT = 512
 MOST_LOSS = 700.0  # of a token: exp of more is no number
@@ -103,7 +103,7 @@ class Total:
         return self.perplexity * math.sqrt(variance / max(1, self.count - 1))
 
 
-def running(parts: Parts, tokens: np.ndarray, context: int, count: int) -> Iterator[Total]:
+def running(parts: ModelParts, tokens: np.ndarray, context: int, count: int) -> Iterator[Total]:
     """The total after each chunk."""
     engine, total = Engine(parts.programs, slots=1, context=context), Total(0.0, 0.0, 0)
     for i in range(count):

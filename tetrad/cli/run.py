@@ -129,8 +129,10 @@ def in_order(
     """The words of a prompt as they were written: `asked` by -p, which stood behind `before` words,
     or by a variable.
 
-    >>> in_order(("World",), "Hello", 0, 0), in_order(("Hello", "World"), "my", 2, 1), in_order((), None, None, 0)
-    (['Hello', 'World'], ['Hello', 'my', 'World'], [])
+    >>> in_order(("World",), "Hello", 0, 0), in_order(("Hello", "World"), "my", 2, 1)
+    (['Hello', 'World'], ['Hello', 'my', 'World'])
+    >>> in_order((), None, None, 0)
+    []
     """
     place = len(words) if before is None else max(0, before - skipped)
     return [*words[:place], *([] if asked is None else [asked]), *words[place:]]

@@ -292,10 +292,15 @@ def closed(schema: Any) -> Any:
         return [closed(part) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    found = {key: part if key in LITERAL else closed_parts(part) if key in NAMED_PARTS else closed(part)
-             for key, part in schema.items()}  # fmt: skip
+    found = {key: closed_word(key, part) for key, part in schema.items()}
     names_all = isinstance(schema.get("properties"), Mapping) and not OPENNESS & schema.keys()
     return found | {"additionalProperties": False} if names_all else found
+
+
+def closed_word(word: str, part: Any) -> Any:
+    if word in LITERAL:
+        return part
+    return closed_parts(part) if word in NAMED_PARTS else closed(part)
 
 
 def closed_parts(parts: Any) -> Any:

@@ -48,7 +48,7 @@ from tetrad.schedule.nodes import Control, Launch, Schedule, Slot
 from tetrad.schedule.plan import check_plan
 
 if TYPE_CHECKING:
-    from tetrad.core.machine import Target
+    from tetrad.core.machine import Machine
 
 ZONE = 256  # bytes of red zone before a block; behind it is the guard page
 # the evaluator's unwritten memory is 0xA5, so what both leave out differs
@@ -58,9 +58,9 @@ MOST_INVOCATIONS = 1 << 22
 SAMPLED = 1 << 16  # invocations at the beginning, in the middle and at the end of a large launch
 
 
-def verify_programs(programs: Sequence[Program], target: Target) -> None:
+def verify_programs(programs: Sequence[Program], machine: Machine) -> None:
     for program in programs:
-        verify(program, target.workgroup_bytes)
+        verify(program, machine.workgroup_bytes)
 
 
 def run_interpreted(

@@ -8,22 +8,16 @@ of the program's buffers.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from tetrad.backends.cpu.code_cache import loading_runtime
-from tetrad.backends.cpu.compile import KERNELS
-from tetrad.backends.cpu.encode import scratch_layout
-from tetrad.backends.cpu.memory import Storage
-from tetrad.backends.cpu.pool import Trapped, run
-from tetrad.backends.cpu.table import KernelEntry, Table, Word
-from tetrad.compiler.driver import current_target
+from tetrad.backends import backend_named
 from tetrad.compiler.grid import Grid, infer_grid
-from tetrad.core.errors import BackendError, BadInputs, CompileError, Rejected, TrapError, an
+from tetrad.core.backend import BufferContent
+from tetrad.core.errors import BadInputs, Rejected, an
 from tetrad.core.floats import own_floats
 from tetrad.core.sizes import bind, dims_of
-from tetrad.kernel.nodes import TAG_SHIFT, Block, Buffer, Foreign, Program
+from tetrad.kernel.nodes import Block, Buffer, Foreign, Program
 from tetrad.kernel.verify import problems
 
 Args = Mapping[str, int]
@@ -31,12 +25,9 @@ Bytes = bytes | bytearray | memoryview
 MAX_INVOCATIONS = 1 << 53
 MAX_BYTES = 1 << 40  # of one buffer
 MAX_SCRATCH = 64 << 20  # bytes of one workgroup
-SLICE = 1024  # workgroups between two looks at the stop word
-NUMBER = -1  # base of a word that is a plain number
 
-# Codes of errors; those of a Rejected are the verifier's.
+# Codes of errors; those of a Rejected are the verifier's, those of a back end in `core.backend`.
 COUNT, SHORT, RAGGED, SIZE, ARGUMENT, GRID = "D001", "D002", "D003", "D004", "D005", "D006"
-MEMORY, UNSUPPORTED, COMPILING, RUNNING = "1001", "1002", "1004", "1005"
 
 
 def dispatch(
@@ -49,8 +40,9 @@ def dispatch(
 ) -> list[bytes]:
     """Run a kernel over `grid` workgroups (x, y, z); the bytes of every buffer it writes.
 
-    inputs   one byte string for each buffer with access read or readwrite, in the order of declaration
-    grid     None: one invocation per element of the output, where the program shows that it means that
+    inputs   one byte string for each buffer with access read or readwrite, in order of declaration
+    grid     None: one invocation per element of the output, where the program shows that it means
+             that
     args     the value of each index argument
 
     >>> from tetrad.core.dtypes import u8
@@ -64,66 +56,22 @@ def dispatch(
     if not isinstance(program, Program):
         hint = "td.kernel.build makes one, td.kernel.parse reads one"
         raise Rejected(f"dispatch: expected a program, got {an(type(program).__name__)}", hint=hint)
-    launch = BACKENDS.get(backend)
-    if launch is None:
-        hint = "back ends: " + ", ".join(BACKENDS)
-        raise BackendError(
-            f"dispatch: there is no back end {backend!r}", code=UNSUPPORTED, hint=hint
-        )
+    runner = backend_named(backend, "dispatch")
     with own_floats():
-        refuse_invalid(program)
+        refuse_invalid(program, backend)
     given = checked_args(program, args or {})
     data = match_inputs(program, inputs)
     refuse_scratch(program, given)
-    sizes = {b: buffer_bytes(program, b, data.get(b), given) for b in storage_of(program)}
+    contents = {b: content_of(program, b, data.get(b), given) for b in storage_of(program)}
     extents = checked_grid(
-        program, grid, {b: nbytes // b.dtype.nbytes for b, nbytes in sizes.items()}
+        program, grid, {b: held.nbytes // b.dtype.nbytes for b, held in contents.items()}
     )
-    memory = {b: filled(program, b, nbytes, data.get(b)) for b, nbytes in sizes.items()}
-    launch(program, memory, given, extents)
-    return [ctypes.string_at(held.ptr, held.nbytes) for b, held in memory.items() if b.is_written]
-
-
-def launch_on_cpu(
-    program: Program, memory: Mapping[Buffer, Storage], args: Args, grid: Grid
-) -> None:
-    """Run the program on memory that is ready."""
-    groups = grid[0] * grid[1] * grid[2]
-    if groups == 0:
-        return
-    scratch = scratch_layout(program, args)
-    counts = [element_count(b, held, args) for b, held in memory.items()]
-    numbers = [*scratch[:-1], *(args[name] for name in program.args), grid[0], grid[1], *counts, 0]
-    words = [Word(i, 0) for i in range(len(memory))] + [Word(NUMBER, number) for number in numbers]
-    entry = KernelEntry(code_of(program), tuple(words), groups, slice=SLICE, name=program.name)
-    try:
-        run(Table([entry], scratch[-1]), [held.ptr for held in memory.values()])
-    except Trapped as trap:
-        number = trap.code & (1 << TAG_SHIFT) - 1
-        message = f"{program.name}: trap {number}, value {trap.value}"
-        raise TrapError(message, number, trap.value, code=RUNNING) from None
-
-
-BACKENDS: dict[str, Callable[[Program, Mapping[Buffer, Storage], Args, Grid], None]] = {
-    "cpu": launch_on_cpu
-}
+    return runner.launch(program, contents, given, extents)
 
 
 @lru_cache(maxsize=256)
-def code_of(program: Program) -> int:
-    runtime = loading_runtime()
-    try:
-        with own_floats():
-            address = KERNELS.load([program], current_target(), "mask")[program]
-    except CompileError as error:
-        raise BackendError(error.message, code=COMPILING, hint=error.hint) from error
-    runtime.result()
-    return address
-
-
-@lru_cache(maxsize=256)
-def refuse_invalid(program: Program) -> None:
-    found = problems(program)
+def refuse_invalid(program: Program, backend: str) -> None:
+    found = problems(program, backend_named(backend, "dispatch").machine.workgroup_bytes)
     if not found and calls_out(program.body):
         raise Rejected(
             f"{program.name}: a program may not call code of other libraries", code="K010"
@@ -223,6 +171,14 @@ def buffer_bytes(program: Program, buffer: Buffer, view: memoryview | None, args
     return view.nbytes
 
 
+def content_of(
+    program: Program, buffer: Buffer, view: memoryview | None, args: Args
+) -> BufferContent:
+    nbytes, declared = buffer_bytes(program, buffer, view, args), declared_count(buffer, args)
+    count = nbytes // buffer.dtype.nbytes if declared is None else declared
+    return BufferContent(nbytes, count, view)
+
+
 def refuse_scratch(program: Program, args: Args) -> None:
     counts = {
         b: bind(b.count, args) for b in program.buffers if b.is_scratch and b.count is not None
@@ -242,26 +198,6 @@ def declared_count(buffer: Buffer, args: Args) -> int | None:
     if buffer.count is None or not {d.name for d in dims_of(buffer.count)} <= args.keys():
         return None
     return bind(buffer.count, args)
-
-
-def element_count(buffer: Buffer, held: Storage, args: Args) -> int:
-    declared = declared_count(buffer, args)
-    return held.nbytes // buffer.dtype.nbytes if declared is None else declared
-
-
-def filled(program: Program, buffer: Buffer, nbytes: int, view: memoryview | None) -> Storage:
-    """Memory with the input's bytes, or zeros."""
-    try:
-        held = Storage.allocate(nbytes)
-    except MemoryError as error:
-        raise BackendError(
-            f"{program.name}: no memory for {buffer.name}, {nbytes} bytes", code=MEMORY
-        ) from error
-    if view is None:
-        ctypes.memset(held.ptr, 0, nbytes)
-    else:
-        ctypes.memmove(held.ptr, view.tobytes(), nbytes)
-    return held
 
 
 # -- grid ------------------------------------------------------------------------------------------

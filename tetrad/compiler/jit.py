@@ -25,14 +25,15 @@ from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_call, make_item
-from tetrad.graph.custom import undressed
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
-from tetrad.tracing.array import Array, Storage, TracedArray, array_type, fail, node_of
+from tetrad.passes.inline_custom import INLINE_CUSTOM
+from tetrad.passes.step import run_pass
+from tetrad.tracing.array import Array, ArrayStorage, TracedArray, array_type, fail, node_of
 from tetrad.tracing.context import current_trace, stack
 from tetrad.tracing.operands import dtype_holds, lent, scalar, wrap
 from tetrad.tracing.signature import Arguments, argument_name, chosen, signature_of
-from tetrad.tracing.trace import WIDE, Kind, Spec, Traced, kinds_of, trace_function
+from tetrad.tracing.trace import WIDE, ArgumentKind, Spec, Traced, kinds_of, trace_function
 
 # to the storage of an array that only this call can reach: array, list of storages, getrefcount
 OWN_REFERENCES = 3
@@ -42,7 +43,7 @@ MAX_SIZES = 4096  # remembered argument types per function; more than that and t
 class Compiled(Protocol):
     """A compiled graph (the compiler has the class)."""
 
-    def run(self, storages: list[Storage], dims: tuple[int, ...]) -> list[Storage]: ...
+    def run(self, storages: list[ArrayStorage], dims: tuple[int, ...]) -> list[ArrayStorage]: ...
 
 
 class Engine(Protocol):
@@ -53,7 +54,7 @@ class Engine(Protocol):
 
     def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled: ...
 
-    def from_numpy(self, array: np.ndarray) -> Storage: ...
+    def from_numpy(self, array: np.ndarray) -> ArrayStorage: ...
 
 
 @record
@@ -76,7 +77,7 @@ class Bound:
     arguments' types."""
 
     program: Specialisation
-    run: Callable[[list[Storage], tuple[int, ...]], list[Storage]]
+    run: Callable[[list[ArrayStorage], tuple[int, ...]], list[ArrayStorage]]
     dims: tuple[int, ...]
     outputs: tuple[ArrayType, ...]
     single: ArrayType | None  # set when the function returns one array
@@ -231,7 +232,7 @@ class Jitted:
 
     # one program per signature
 
-    def _program(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Specialisation:
+    def _program(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
         symbolic = self._symbolic(arguments, kinds)
         key = (arguments.key, symbolic)
         found = self._programs.get(key)
@@ -243,18 +244,18 @@ class Jitted:
                 self.signatures.append(self._describe(arguments, symbolic))
             return self._programs[key]
 
-    def _compile(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Specialisation:
+    def _compile(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
         with own_floats():
             return self._compiled(arguments, kinds)
 
-    def _compiled(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Specialisation:
+    def _compiled(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
         self.engine.prepare()
         traced = self._trace(arguments, kinds)
         dims = sorted(
             {d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name
         )
         donated = self._donated_leaves(arguments)
-        graph = undressed(traced.graph)
+        graph = run_pass(INLINE_CUSTOM, traced.graph)
         compiled = self.engine.compile_graph(graph, donated)
         numbers = {i for i, kind in enumerate(kinds) if kind.weak is int}
         narrowed = tuple((i, dtype) for i, dtype in narrowings(graph) if i in numbers)
@@ -262,7 +263,7 @@ class Jitted:
             graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(graph), donated, narrowed
         )
 
-    def _trace(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Traced:
+    def _trace(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Traced:
         return trace_function(self.signature, self.function, arguments, kinds)
 
     def _check_donated(self) -> None:
@@ -287,7 +288,7 @@ class Jitted:
         ]
         return tuple(leaf for leaf, is_given in enumerate(leaves) if is_given)
 
-    def _describe(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> str:
+    def _describe(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> str:
         names = self.signature.leaf_names(arguments)
         shown = [f"{name}: {kind.type}" for name, kind in zip(names, kinds, strict=True)]
         fixed = [
@@ -297,14 +298,16 @@ class Jitted:
 
     # symbolic sizes
 
-    def _symbolic(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
+    def _symbolic(
+        self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]
+    ) -> tuple[ArgumentKind, ...]:
         """The kinds with the sizes that `dims` marks replaced by Dims."""
         if self.dims is None:
             return kinds
         marks = _spread_dims(self.dims, arguments, self.signature.name, self.signature.parameters)
         names = self.signature.leaf_names(arguments)
         made = tuple(
-            Kind(_mark(name, kind.type, mark), kind.weak)
+            ArgumentKind(_mark(name, kind.type, mark), kind.weak)
             for name, kind, mark in zip(names, kinds, marks, strict=True)
         )
         _check_names(made)
@@ -345,7 +348,7 @@ class Jitted:
 
     # inside another trace
 
-    def _inline(self, arguments: Arguments, kinds: tuple[Kind, ...]) -> Any:
+    def _inline(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Any:
         """Record a call of this function's graph in the current trace."""
         key = (arguments.key, kinds, stack.axes)
         traced = self._traces.get(key)
@@ -364,7 +367,7 @@ class Jitted:
         return unflatten(traced.tree, results)
 
 
-def _returned(bound: Bound, storages: list[Storage]) -> Any:
+def _returned(bound: Bound, storages: list[ArrayStorage]) -> Any:
     arrays = [
         Array.from_storage(kind, storage)
         for kind, storage in zip(bound.outputs, storages, strict=True)
@@ -383,14 +386,14 @@ def _operand(leaf: Any, over: Callable[[np.ndarray], Array] = wrap) -> Array:
 
 
 def _given_up(
-    arrays: list[Array], ours: dict[int, bool], storages: list[Storage], engine: Engine
-) -> list[Storage]:
+    arrays: list[Array], ours: dict[int, bool], storages: list[ArrayStorage], engine: Engine
+) -> list[ArrayStorage]:
     """The storages with those of donated arrays: their own if nobody else can see them, else
     copies.
 
     The donated arrays are gone afterwards. One that is passed twice is seen by the other argument.
     """
-    given: list[Storage | None] = [None] * len(storages)
+    given: list[ArrayStorage | None] = [None] * len(storages)
     for i, is_ours in ours.items():
         shared = (
             not is_ours
@@ -493,7 +496,7 @@ def _spread(prefix: Any, tree: TreeDef, name: str) -> list[Marks]:
     ]
 
 
-def _check_names(kinds: Sequence[Kind]) -> None:
+def _check_names(kinds: Sequence[ArgumentKind]) -> None:
     known: dict[str, Named] = {}
     for dim in (d for kind in kinds for n in kind.type.shape for d in dims_of(n)):
         if known.setdefault(dim.name, dim) != dim:

@@ -21,7 +21,8 @@ def dispatch(
     of declaration.
 
     inputs   one byte string for each buffer with access read or readwrite, in order of declaration
-    grid     None: one invocation per element of the output, where the program shows that it means that
+    grid     None: one invocation per element of the output, where the program shows that it means
+             that
     args     the value of each index argument
 
     Loads out of range give 0, stores out of range do nothing, buffers that are only written and

@@ -8,23 +8,34 @@ package stays quick.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from tetrad.backends.cpu.memory import Storage
+from tetrad.backends import backend_named
 from tetrad.compiler.jit import Compiled, Jitted
 from tetrad.core import lazy
+from tetrad.core.backend import Backend
 from tetrad.graph.nodes import Graph
 
 
 class NativeEngine:
-    """Compiles with LLVM and runs on this machine's processor."""
+    """Compiles for a back end, which is loaded when it is first used."""
 
-    from_numpy: Callable[[np.ndarray], Storage] = staticmethod(Storage.from_numpy)
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @cached_property
+    def backend(self) -> Backend:
+        return backend_named(self.name, "jit")
+
+    @cached_property
+    def from_numpy(self) -> Callable[[np.ndarray], Any]:
+        return self.backend.storage
 
     def prepare(self) -> None:
-        lazy.module("tetrad.backends.cpu.code_cache").loading_runtime()
+        self.backend.prepare()
 
     def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled:
         compiled: Compiled = lazy.module("tetrad.compiler.program_cache").compile_graph(
@@ -33,7 +44,7 @@ class NativeEngine:
         return compiled
 
 
-NATIVE = NativeEngine()
+NATIVE = NativeEngine("cpu")
 
 
 def jit(
@@ -49,8 +60,10 @@ def jit(
     static values.
 
     static_argnums, static_argnames   arguments that are hashable settings, not arrays
-    donate_argnums, donate_argnames   arguments whose memory may become a result; they cannot be used afterwards
-    dims                              per argument {axis: Dim}: these axes may have any size, with one program for all
+    donate_argnums, donate_argnames   arguments whose memory may become a result; they cannot be
+                                      used afterwards
+    dims                              per argument {axis: Dim}: these axes may have any size, with
+                                      one program for all
 
     >>> import tetrad as td
     >>> jit(lambda x: 2 * x + 1)(td.asarray([1.0, 2.0]))

@@ -14,10 +14,9 @@ from tetrad.backends.cpu.executable import Watch
 from tetrad.core import lazy
 from tetrad.core.flags import flag, flag_words
 from tetrad.kernel.nodes import Program
-from tetrad.schedule.nodes import Schedule
 
 if TYPE_CHECKING:
-    from tetrad.core.machine import Target
+    from tetrad.core.machine import Machine
 
 
 def checks() -> Any:
@@ -28,14 +27,9 @@ def wants_verified() -> bool:
     return "1" in flag_words("TETRAD_CHECK")
 
 
-def verify_programs(programs: Sequence[Program], target: Target) -> None:
+def verify_programs(programs: Sequence[Program], machine: Machine) -> None:
     if wants_verified():
-        checks().verify_programs(programs, target)
-
-
-def verify_schedule(schedule: Schedule) -> None:
-    if wants_verified():
-        lazy.module("tetrad.schedule.verify").verify(schedule)
+        checks().verify_programs(programs, machine)
 
 
 def watch_of_flags() -> Watch | None:

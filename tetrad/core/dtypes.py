@@ -7,6 +7,8 @@ in `core.promotion`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tetrad.core import lazy
@@ -158,6 +160,8 @@ COMPILED_DTYPES: tuple[DType, ...] = (
 
 _BY_NAME = {d.name: d for d in DTYPES} | {d.long_name: d for d in DTYPES}
 _BY_NUMPY = {NUMPY[d.name]: d for d in ARRAY_DTYPES if d is not bf16}
+# what declares more types, once a name is asked for that is none yet
+LATER: list[Callable[[], None]] = []
 _BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
 
 
@@ -174,6 +178,9 @@ def declare_quantized(name: str, block: int, block_bytes: int, rows: int = 1) ->
 
 def named(name: str) -> DType:
     """The dtype called `name` (either spelling)."""
+    if name not in _BY_NAME:
+        for declare in LATER:
+            declare()
     try:
         return _BY_NAME[name]
     except KeyError:

@@ -12,8 +12,9 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from tetrad.core import lazy
 from tetrad.core.errors import FlagError
-from tetrad.core.pattern import Pattern
+from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import record
 from tetrad.core.visible import one_line
 
@@ -100,7 +101,7 @@ FLAGS = {
             "host",
             "machine to generate code for",
             "host, or a target that `tetrad doctor` lists",
-            lambda text: text.replace("-", "").isalnum(),  # the table of processors knows the names
+            lambda text: text == "host" or text in lazy.provided("targets").target_names(),
             changes_code=True,
         ),
         Flag(
@@ -156,7 +157,9 @@ OPTIONS = frozenset(
 
 
 # What Kubernetes sets in every container beside a service named tetrad, or tetrad-something.
-SERVICE = Pattern(r"TETRAD_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)")
+SERVICE = LazyPattern(
+    r"TETRAD_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
+)
 
 
 class Warnings:
@@ -221,8 +224,9 @@ def refuse_or_warn(name: str) -> None:
 def misspelt(name: str) -> str | None:
     """The known variable that a name misses by a letter or two, or by its last word.
 
-    >>> misspelt("TETRAD_THREAD"), misspelt("TETRAD_CACHE"), misspelt("TETRAD_TOPK"), misspelt("TETRAD_SERVICE_HOST")
-    ('TETRAD_THREADS', 'TETRAD_CACHE_DIR', 'TETRAD_TOP_K', None)
+    >>> misspelt("TETRAD_THREAD"), misspelt("TETRAD_CACHE"), misspelt("TETRAD_TOPK")
+    ('TETRAD_THREADS', 'TETRAD_CACHE_DIR', 'TETRAD_TOP_K')
+    >>> misspelt("TETRAD_SERVICE_HOST")
     """
     if SERVICE.fullmatch(name):
         return None

@@ -35,7 +35,7 @@ MARK = "lapack."  # an argument of a kernel with this prefix is the address of a
 
 
 @record
-class Library:
+class LapackLibrary:
     """A library with LAPACK in it, and how its names are spelled."""
 
     handle: ctypes.CDLL
@@ -49,14 +49,14 @@ class Library:
 
 
 @cache
-def library() -> Library:
+def library() -> LapackLibrary:
     """The first library that has LAPACK: the one NumPy has loaded, or that of a wheel made for the
     purpose."""
     for path in candidates():
         handle = ctypes.CDLL(path)
         for prefix, suffix, bits in SPELLINGS:
             if hasattr(handle, f"{prefix}dgetrf{suffix}"):
-                return Library(handle, prefix, suffix, bits)
+                return LapackLibrary(handle, prefix, suffix, bits)
     raise UnsupportedError(
         "linalg: no LAPACK was found beside NumPy", hint="pip install scipy-openblas32"
     )

@@ -1,7 +1,8 @@
-"""The runtime, limits: how many threads this process may use.
+"""Station 0, shared words: how many threads and how much memory this process may use.
 
-Receives the environment and the files of /proc and /sys, returns a number: TETRAD_THREADS if set,
-else the cores of the affinity mask, but no more than the cgroup's quota pays for.
+Receives the environment and the files of /proc and /sys. Threads: TETRAD_THREADS if set, else the
+cores of the affinity mask, but no more than the cgroup's quota pays for. Bytes: those of the
+machine, or fewer where a cgroup allows fewer.
 """
 
 from __future__ import annotations
@@ -75,6 +76,39 @@ def share(quota: str, period: str) -> float | None:
     if not (quota.isdecimal() and period.isdecimal()) or int(period) == 0:
         return None
     return int(quota) / int(period)
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def total_memory(root: str = "/") -> int | None:
+    """Bytes this process may use: what the machine has, or less if its cgroup says so; None if
+    nobody says. Beyond them the system does not refuse memory, it ends the process when it is
+    written."""
+    limits = [machine_memory(root), number(os.path.join(root, "sys/fs/cgroup/memory.max"))]
+    limits.append(number(os.path.join(root, "sys/fs/cgroup/memory/memory.limit_in_bytes")))
+    return min((limit for limit in limits if limit), default=None)
+
+
+def machine_memory(root: str, name: str = "MemTotal") -> int | None:
+    lines = read(os.path.join(root, "proc/meminfo")).splitlines()
+    found = next((line.split() for line in lines if line.startswith(f"{name}:")), None)
+    return int(found[1]) << 10 if found else None
+
+
+def check_memory(nbytes: int, what: str, root: str = "/") -> None:
+    """Is there memory, with what can be swapped, for something of this size?"""
+    memory = total_memory(root)
+    if memory is not None and nbytes > memory + (machine_memory(root, "SwapTotal") or 0):
+        message = (
+            f"{what} take {nbytes / 2**30:.2f} GiB, this process may use {memory / 2**30:.2f} GiB"
+        )
+        raise MemoryError(f"tetrad: {message}")
+
+
+def number(path: str) -> int | None:
+    text = read(path).strip()
+    return int(text) if text.isdecimal() else None
 
 
 def read(path: str) -> str:

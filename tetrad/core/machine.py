@@ -1,48 +1,41 @@
-"""Station 0, shared words: what a machine is, as data.
+"""Station 0, shared words: what lowering asks of a machine, as data.
 
-A `Target` holds names, features, widths and intrinsic names; the emitters ask it, never which
-machine it is. One file per machine in `codegen/targets/`.
+Receives nothing; a back end fills in a `Machine`, kernel generators choose tiles, blocks and
+workgroups by it. Nothing here names a processor: what code generation asks is `Target` in
+`backends.llvm`, which has a `Machine` of its own.
 """
 
 from __future__ import annotations
 
 from tetrad.core.record import record
 
+LANES = 16  # virtual lanes of every kernel, on every machine (docs/adr/0001)
 NEAR = 16 << 10  # bytes: half of the first cache of every processor we know
 
 
 @record
-class Tile:
-    """A register tile of the float matmul: rows of the left side, vectors of 16 virtual lanes of
-    the right side."""
+class RegisterTile:
+    """A register tile of the float matmul: rows of the left side, vectors of `LANES` of the right
+    side."""
 
     rows: int
     vectors: int
 
 
 @record
-class Target:
-    name: str  # as TETRAD_TARGET spells it
-    triple: str
-    cpu: str
-    features: str
-    vector_bits: int
-    has_f16_conversion: bool  # half <-> float in hardware; otherwise integer arithmetic
-    dot4: str  # how byte dot products are made; "portable": in plain arithmetic
-    f32_tile: Tile
-    f64_tile: Tile
-    # of the right side that tiles of many rows take at a pace at which they need not be near
-    panel_bytes: int
+class Machine:
+    """What kernels are shaped by."""
+
+    vector_bits: int  # of one vector register: kernels with few lanes fill it
+    f32_tile: RegisterTile
+    f64_tile: RegisterTile
     lowbit_tokens: int  # tokens a low-bit tile holds in registers
+    near_bytes: int = NEAR  # that stay next to the arithmetic while a tile reads them again
+    # of the right side that tiles of many rows take at a pace at which they need not be near
+    panel_bytes: int = NEAR
     # four products of an unsigned with a signed byte and their sum are one instruction
     dots_mixed_bytes: bool = False
-    # wide integers are stored as narrow ones, under a mask, in one instruction
-    narrows_in_stores: bool = False
     # Memory that a workgroup can have. On a CPU scratch is memory like any other: long sorts need
     # that of their rows.
     workgroup_bytes: int = 1 << 40
-
-    @property
-    def key(self) -> str:
-        """What generated code depends on; part of every cache key."""
-        return f"{self.triple};{self.cpu};{self.features};{self.dot4}"
+    parallel_groups: int = 1  # workgroups that run at once: on a CPU one a thread

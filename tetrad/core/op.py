@@ -40,8 +40,10 @@ REGISTRY: dict[str, Op] = {}
 class Op:
     """A tensor op. `kind` says which lowering it takes part in:
 
-    elementwise  `lower(k, *values, **params)` computes one element from the operands' elements at the same index
-    movement     `read(k, at, *operands, **params)` computes the element at index `at` by reading operands elsewhere
+    elementwise  `lower(k, *values, **params)` computes one element from the operands' elements at
+                 the same index
+    movement     `read(k, at, *operands, **params)` computes the element at index `at` by reading
+                 operands elsewhere
     reduce       `monoid` folds elements over `axes`
     special      has a generator of its own in lower/
     structural   parameter, constant, call, item, loops: the graph language itself
@@ -49,17 +51,19 @@ class Op:
     How it is differentiated and batched is attached beneath the definition too; these rules work on
     whole operands, by applying ops to them:
 
-    jvp         one rule for each operand: rule(tangent, result, *operands, **params) is what a change of that operand
-                adds to the change of the result; None where the op is not differentiable in it
-    transpose   the op is linear in each operand that has a rule: rule(cotangent, *operands, **params) is the cotangent
-                of that operand (of which only the type may be asked); its jvp follows
-    batch       rule(batched, *operands, **params): operands with `batched` have a new leading axis, the result has it;
-                None: there is nothing better than one row after the other
+    jvp         one rule for each operand: rule(tangent, result, *operands, **params) is what a
+                change of that operand adds to the change of the result; None where the op is not
+                differentiable in it
+    transpose   the op is linear in each operand that has a rule: rule(cotangent, *operands,
+                **params) is the cotangent of that operand (of which only the type may be asked);
+                its jvp follows
+    batch       rule(batched, *operands, **params): operands with `batched` have a new leading
+                axis, the result has it; None: there is nothing better than one row after the other
 
-    split       how it works on complex numbers: rule(*operands, **params), where a complex operand is a pair of nodes,
-                its real and its imaginary part; the result is such a pair, or a node when it is
-                real. An op on complex numbers without this rule has a generator that takes them as
-                they lie in memory
+    split       how it works on complex numbers: rule(*operands, **params), where a complex operand
+                is a pair of nodes, its real and its imaginary part; the result is such a pair, or
+                a node when it is real. An op on complex numbers without this rule has a generator
+                that takes them as they lie in memory
     """
 
     name: str

@@ -10,7 +10,7 @@ import re
 from functools import cached_property
 
 
-class Pattern:
+class LazyPattern:
     """Has of a compiled expression what we use.
 
     >>> Pattern("a+").match("aab").group()

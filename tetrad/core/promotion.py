@@ -65,8 +65,10 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
     """The common dtype of arrays (by dtype) and Python scalars (by type).
 
     >>> from tetrad.core.dtypes import u8
-    >>> result_dtype([u8, int]), result_dtype([u8, float]), result_dtype([f16, float]), result_dtype([int, bool])
-    (u8, f32, f16, i32)
+    >>> result_dtype([u8, int]), result_dtype([u8, float]), result_dtype([f16, float])
+    (u8, f32, f16)
+    >>> result_dtype([int, bool])
+    i32
     """
     kinds = tuple(kinds)
     strong = [k for k in kinds if isinstance(k, DType)]

@@ -157,7 +157,8 @@ def _equality(names: tuple[str, ...]) -> tuple[Callable[[Any, object], Any], Cal
 
 
 def _repr(self: Any) -> str:
-    return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__shown__)})"
+    shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__shown__)
+    return f"{type(self).__qualname__}({shown})"
 
 
 def _reduce(self: Any) -> tuple[Any, ...]:

@@ -26,6 +26,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.stages: dict[str, float] = {}
+        self.steps: dict[str, float] = {}  # of the pipeline, in the order in which they first ran
         self.counts: dict[str, int] = {}
 
     def add(self, stage: str, seconds: float) -> None:
@@ -57,6 +58,26 @@ def add(stage: str, seconds: float) -> None:
         clock.add(stage, seconds)
     if flag("TETRAD_TIME") == "1":
         print(f"tetrad: {stage:10} {seconds * 1e3:9.3f} ms", file=sys.stderr)
+
+
+def spend(step: str, seconds: float) -> None:
+    """Count the time of a step of the pipeline, which may run once for every graph."""
+    for clock in _clocks.get():
+        clock.steps[step] = clock.steps.get(step, 0.0) + seconds
+
+
+@contextmanager
+def spending(step: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    spend(step, time.perf_counter() - start)
+
+
+def tell_steps(clock: Clock) -> None:
+    """Print the time of every step of the pipeline when TETRAD_TIME asks for it."""
+    if flag("TETRAD_TIME") == "1":
+        for step, seconds in clock.steps.items():
+            print(f"tetrad:   {step:18} {seconds * 1e3:9.3f} ms", file=sys.stderr)
 
 
 class Spent:

@@ -273,7 +273,12 @@ def parse_size(text: str, dims: Mapping[str, Size]) -> Size:
 
 @record(frozen=False, eq=False)
 class _SizeParser:
-    """sum = [-] product {+- product};  product = atom {* atom};  atom = integer | dim | ceil(sum/integer)"""
+    """The grammar of sizes:
+
+    sum = [-] product {+- product}
+    product = atom {* atom}
+    atom = integer | dim | ceil(sum/integer)
+    """
 
     text: str
     tokens: list[str]  # reversed: the next one is last

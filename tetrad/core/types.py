@@ -52,6 +52,10 @@ class ArrayType:
     def with_dtype(self, dtype: DType) -> ArrayType:
         return ArrayType(dtype, self.shape)
 
+    def __hash__(self) -> int:
+        # the hash of a dtype is a call, as NumPy's has the same
+        return hash((self.dtype.name, self.shape))
+
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"
 

@@ -6,10 +6,14 @@ before it on the same inputs, kernel by kernel, so a fault shows where it is mad
 is noticed:
 
     trace     the traced graph on the evaluator, against the function run eagerly
-    passes    the graph after each pass, against the graph before it: exact, unless a rule that fired has a licence
-    lower     each kernel on the kernel evaluator, against its nodes on the graph's: within the ULPs that the ops state
-    codegen   each kernel as machine code, against the kernel evaluator: to the bit, and nothing written beside it
-    schedule  the whole program in its arena, with all threads, against the kernel evaluator: to the bit
+    passes    the graph after each pass, against the graph before it: exact, unless a rule that
+              fired has a licence
+    lower     each kernel on the kernel evaluator, against its nodes on the graph's: within the
+              ULPs that the ops state
+    codegen   each kernel as machine code, against the kernel evaluator: to the bit, and nothing
+              written beside it
+    schedule  the whole program in its arena, with all threads, against the kernel evaluator: to
+              the bit
 """
 
 from __future__ import annotations
@@ -25,21 +29,21 @@ from tetrad.backends.cpu.encode_loops import NUMBER
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import Entry, Table, Word
+from tetrad.compiler import pipeline
 from tetrad.core.sizes import bind
 from tetrad.core.source import Source
 from tetrad.explain.bounds import bounded_graph, bounded_nodes, exact
 from tetrad.explain.call import PreparedCall, prepare
 from tetrad.explain.compare import first_apart, told_apart
-from tetrad.explain.parts import lines_of
 from tetrad.graph.build import call as call_op
 from tetrad.graph.build import make_graph
 from tetrad.graph.evaluate import Values, evaluate, evaluate_node
 from tetrad.graph.group import Group
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
-from tetrad.passes import pipeline
-from tetrad.passes.pipeline import Pass
-from tetrad.passes.rewrite import Fired, Trace
+from tetrad.passes.fused import lines_of
+from tetrad.passes.rewrite import Fired, RuleLog
+from tetrad.passes.step import Pass
 from tetrad.schedule.evaluate import Memory, value_of
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Launch, Schedule, Slot, Step
@@ -139,7 +143,7 @@ def stations(call: PreparedCall) -> Iterator[Checked]:
     if not nested:
         yield check_trace(call, stated=False)
     yield check_passes(call)
-    look = Look(call)
+    look = KernelComparison(call)
     yield look.lower()
     yield look.codegen()
     yield check_schedule(call, look)
@@ -166,8 +170,9 @@ def check_trace(call: PreparedCall, stated: bool) -> Checked:
 
 
 def check_passes(call: PreparedCall) -> Checked:
-    graph, what = call.graph, f"after {', '.join(step.name for step in pipeline.PIPELINE)}"
-    for step in pipeline.PIPELINE:
+    steps = [step for step in pipeline.PIPELINE if isinstance(step, Pass)]
+    graph, what = call.graph, f"after {', '.join(step.name for step in steps)}"
+    for step in steps:
         after, fired = applied(step, graph)
         licensed = any(f.rule.licence for rules in fired.values() for f in rules)
         want = bounded_graph(graph, call.arrays, call.dims, stated=licensed)
@@ -180,10 +185,12 @@ def check_passes(call: PreparedCall) -> Checked:
 
 def applied(step: Pass, graph: Graph) -> tuple[Graph, dict[Graph, list[Fired]]]:
     """One pass on a graph and those inside it, and the rules that fired in each."""
+    if step.is_whole:
+        return step.run(graph, None), {}
     done: dict[Graph, Graph] = {}
     fired: dict[Graph, list[Fired]] = {}
     for part in innermost_first(graph):
-        log = Trace()
+        log = RuleLog()
         done[part] = step.run(replace_graphs(part, done), log)
         fired[part] = log.fired
     return done[graph], fired
@@ -229,7 +236,7 @@ def collect_inputs(
 
 
 @dataclass(slots=True)
-class Look:
+class KernelComparison:
     """One run of all kernels on the kernel evaluator; each is compared with its nodes and with its
     machine code."""
 
@@ -242,15 +249,15 @@ class Look:
     results: list[np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
-        schedule = self.call.executable.schedule
-        self.owners = dict(owned_launches(schedule))
+        lowered = self.call.executable.schedule
+        self.owners = dict(owned_launches(lowered))
         self.last = {
             (launch.group, s): launch
             for launch in self.owners
             if launch.group
             for s in launch.writes
         }
-        self.results = evaluate_schedule(schedule, self.call.arrays, self.call.dims, self.watch)
+        self.results = evaluate_schedule(lowered, self.call.arrays, self.call.dims, self.watch)
 
     def lower(self) -> Checked:
         what = f"{len(self.owners)} kernels on the kernel evaluator against the nodes they compute"
@@ -261,23 +268,23 @@ class Look:
         return Checked("codegen", what, self.wrong_code)
 
     def watch(self, launch: Launch, before: Memory, memory: Memory) -> None:
-        schedule = self.owners[launch]
-        if schedule is self.call.executable.schedule:
+        lowered = self.owners[launch]
+        if lowered is self.call.executable.schedule:
             self.memory = memory
         self.wrong_lowering = self.wrong_lowering or self.compare_nodes(
-            launch, schedule, before, memory
+            launch, lowered, before, memory
         )
         self.wrong_code = self.wrong_code or self.compare_code(launch, before, memory)
 
     def compare_nodes(
-        self, launch: Launch, schedule: Schedule, before: Memory, memory: Memory
+        self, launch: Launch, lowered: Schedule, before: Memory, memory: Memory
     ) -> Difference | None:
         """Against the graph evaluator, given the same memory; only nodes that are complete after
         this launch."""
         dims, group = self.call.dims, launch.group
         if group is None:
-            return self.compare_copy(launch, schedule, memory)
-        places = {node: schedule.slots[node] for node in group.outputs if node in schedule.slots}
+            return self.compare_copy(launch, lowered, memory)
+        places = {node: lowered.slots[node] for node in group.outputs if node in lowered.slots}
         written = [node for node, slot in places.items() if self.last.get((group, slot)) is launch]
         inside = set(group.members)
         known = {
@@ -286,30 +293,30 @@ class Look:
                     node, value_of(slot, before if is_changed(launch, slot) else memory, dims), dims
                 )
             )
-            for node, slot in schedule.slots.items()
+            for node, slot in lowered.slots.items()
             if node not in inside and (slot in memory or slot.literal is not None)
         }
         for node, (want, distance) in zip(
             written, bounded_nodes(written, known, dims), strict=True
         ):
-            detail = told_apart(value_of(schedule.slots[node], memory, dims), want, distance)
+            detail = told_apart(value_of(lowered.slots[node], memory, dims), want, distance)
             if detail is not None:
-                line = lines_of(schedule.graph)[node]
+                line = lines_of(lowered.graph)[node]
                 return Difference(
                     f"kernel {launch.name} ({group.kind}), {line}", node.source, detail
                 )
         return None
 
-    def compare_copy(self, launch: Launch, schedule: Schedule, memory: Memory) -> Difference | None:
+    def compare_copy(self, launch: Launch, lowered: Schedule, memory: Memory) -> Difference | None:
         """A launch without nodes of its own puts an output where the caller wants it."""
         dims = self.call.dims
-        for slot, node in zip(schedule.outputs, schedule.graph.outputs, strict=True):
+        for slot, node in zip(lowered.outputs, lowered.graph.outputs, strict=True):
             if slot in launch.writes:
-                want = value_of(schedule.slots[node], memory, dims)
+                want = value_of(lowered.slots[node], memory, dims)
                 detail = told_apart(value_of(slot, memory, dims), want)
                 if detail is not None:
                     return Difference(
-                        f"copy {launch.name} of {lines_of(schedule.graph)[node]}",
+                        f"copy {launch.name} of {lines_of(lowered.graph)[node]}",
                         node.source,
                         detail,
                     )
@@ -343,10 +350,10 @@ def is_changed(launch: Launch, slot: Slot) -> bool:
     return slot in launch.updates and slot in launch.writes
 
 
-def owned_launches(schedule: Schedule) -> Iterator[tuple[Launch, Schedule]]:
-    for step in schedule.steps:
+def owned_launches(lowered: Schedule) -> Iterator[tuple[Launch, Schedule]]:
+    for step in lowered.steps:
         if isinstance(step, Launch):
-            yield step, schedule
+            yield step, lowered
         else:
             yield from (pair for body in step.bodies for pair in owned_launches(body))
 
@@ -406,7 +413,7 @@ def strayed(inner: Storage) -> str | None:
 # -- the whole program -----------------------------------------------------------------------------
 
 
-def check_schedule(call: PreparedCall, look: Look) -> Checked:
+def check_schedule(call: PreparedCall, look: KernelComparison) -> Checked:
     what = "the whole program in its arena against the kernel evaluator"
     found = first_apart(results_of(call), look.results)
     if found is None:
@@ -435,7 +442,7 @@ def results_of(call: PreparedCall) -> list[np.ndarray]:
     ]
 
 
-def misplaced(call: PreparedCall, look: Look) -> Difference | None:
+def misplaced(call: PreparedCall, look: KernelComparison) -> Difference | None:
     """The first step of the schedule that leaves something else in memory, found by running ever
     longer parts of it."""
     entries, steps = call.bound.table.entries, list(running(call.executable.schedule, call.dims))
@@ -460,12 +467,12 @@ def run_part(
     call: PreparedCall, entries: Sequence[Entry], slots: Sequence[Slot]
 ) -> dict[Slot, np.ndarray]:
     """Run these entries in a fresh arena; what the slots then hold."""
-    schedule, dims = call.executable.schedule, call.dims
-    outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in schedule.outputs]
+    lowered, dims = call.executable.schedule, call.dims
+    outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in lowered.outputs]
     held = [*call.storages(), *outputs, Storage.allocate(call.bound.encoded.arena_bytes)]
     table = Table(entries, call.bound.table.scratch_bytes, heavy=call.bound.table.heavy)
     run(table, [s.ptr for s in held])
-    where = call.executable.encoder.places(schedule, dims)
+    where = call.executable.encoder.places(lowered, dims)
     contents = {}
     for slot in slots:
         word = where.word(slot)

@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 
 @record
-class Layout:
+class Drawing:
     centres: Mapping[Box, Point]
     edges: Mapping[Edge, tuple[Point, ...]]
     width: float
@@ -43,7 +43,7 @@ class _Layers:
     chains: dict[Edge, list[Box]] = field(default_factory=dict)
 
 
-def lay_out(widths: Mapping[Box, float], edges: Sequence[Edge]) -> Layout:
+def lay_out(widths: Mapping[Box, float], edges: Sequence[Edge]) -> Drawing:
     """Positions for boxes given operands first (as a topological order lists them).
 
     >>> lay_out({"a": 20, "b": 20}, [("a", "b")]).centres
@@ -57,7 +57,7 @@ def lay_out(widths: Mapping[Box, float], edges: Sequence[Edge]) -> Layout:
     right = max((x[b] + size(b, widths) / 2 for b in rows), default=0.0)
     at = {box: (x[box] - left, (row + 0.5) * LAYER_HEIGHT) for box, row in rows.items()}
     paths = {edge: tuple(at[b] for b in chain) for edge, chain in layers.chains.items()}
-    return Layout({b: at[b] for b in widths}, paths, right - left, len(layers.rows) * LAYER_HEIGHT)
+    return Drawing({b: at[b] for b in widths}, paths, right - left, len(layers.rows) * LAYER_HEIGHT)
 
 
 def size(box: Box, widths: Mapping[Box, float]) -> float:

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tetrad.explain.assets import SCRIPT, STYLE
-from tetrad.explain.layout import Layout, Point, lay_out
-from tetrad.explain.parts import Part, ordered
+from tetrad.explain.layout import Drawing, Point, lay_out
+from tetrad.explain.parts import GraphPart
 from tetrad.explain.report import bytes_text, count_text, time_text
 from tetrad.graph.constants import constant_value
 from tetrad.graph.nodes import Node
+from tetrad.passes.fused import ordered
 from tetrad.schedule.nodes import Launch, Step
 
 if TYPE_CHECKING:
-    from tetrad.explain.story import Explanation, Kernel
+    from tetrad.explain.story import Explanation, KernelStory
 
 BOX_HEIGHT = 40
 MARGIN = 16
@@ -87,7 +88,7 @@ def hue(number: int) -> str:
 # -- the graph -------------------------------------------------------------------------------------
 
 
-def graph_section(story: Explanation, part: Part) -> str:
+def graph_section(story: Explanation, part: GraphPart) -> str:
     number = story.parts.index(part)
     nodes = [n for n in ordered(part.graph) if constant_value(n) is None]
     shown = set(nodes)
@@ -106,7 +107,7 @@ def graph_section(story: Explanation, part: Part) -> str:
     )
 
 
-def drawn_edges(layout: Layout) -> Iterator[tuple[tuple[Node, Node], tuple[Point, ...]]]:
+def drawn_edges(layout: Drawing) -> Iterator[tuple[tuple[Node, Node], tuple[Point, ...]]]:
     for (a, b), path in layout.edges.items():
         if isinstance(a, Node) and isinstance(b, Node):
             yield (a, b), path
@@ -126,7 +127,7 @@ def box_width(node: Node) -> float:
     return max(len(label(node)) * LETTER, len(str(node.type)) * SMALL_LETTER) + 22
 
 
-def node_svg(part: Part, number: int, node: Node, layout: Layout, name: str) -> str:
+def node_svg(part: GraphPart, number: int, node: Node, layout: Drawing, name: str) -> str:
     x, y = layout.centres[node]
     width, groups = box_width(node), part.computed.get(node, ())
     classes = ["node", *(["in"] if groups else []), *(["again"] if len(groups) > 1 else [])]
@@ -198,7 +199,7 @@ def kernel_section(story: Explanation) -> str:
     )
 
 
-def kernel_rows(story: Explanation, kernel: Kernel, longest: int) -> str:
+def kernel_rows(story: Explanation, kernel: KernelStory, longest: int) -> str:
     found = group_id(story, kernel.launch)
     group = f"{found[0]}.{found[1]}" if found else ""
     least = min(kernel.ns, max(kernel.memory_ns, kernel.arithmetic_ns))

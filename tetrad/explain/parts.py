@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from tetrad.core.record import record
 from tetrad.graph.group import LEAVES, Group
 from tetrad.graph.nodes import Graph, Node
-from tetrad.graph.text import to_text
+from tetrad.passes.fused import lines_of
 from tetrad.schedule.nodes import Control, Launch, Schedule
 
 
 @record(eq=False)
-class Part:
+class GraphPart:
     """One graph: its groups in the order they run, the groups that compute each node, the line each
     node prints as."""
 
@@ -29,10 +29,10 @@ class Part:
         return self.groups.index(group)
 
 
-def parts_of(schedule: Schedule) -> tuple[Part, ...]:
+def parts_of(lowered: Schedule) -> tuple[GraphPart, ...]:
     """The graph itself first, then those it calls, each once."""
     found: dict[Schedule, None] = {}
-    waiting = [schedule]
+    waiting = [lowered]
     while waiting:
         current = waiting.pop(0)
         if current not in found:
@@ -43,17 +43,17 @@ def parts_of(schedule: Schedule) -> tuple[Part, ...]:
     return tuple(part_of(one) for one in found)
 
 
-def part_of(schedule: Schedule) -> Part:
-    launches = [step for step in schedule.steps if isinstance(step, Launch)]
+def part_of(lowered: Schedule) -> GraphPart:
+    launches = [step for step in lowered.steps if isinstance(step, Launch)]
     groups = tuple(dict.fromkeys(launch.group for launch in launches if launch.group is not None))
     computed: dict[Node, tuple[int, ...]] = {}
     for number, group in enumerate(groups):
-        for node in computed_by(group, schedule):
+        for node in computed_by(group, lowered):
             computed[node] = (*computed.get(node, ()), number)
-    return Part(schedule.graph, groups, computed, lines_of(schedule.graph))
+    return GraphPart(lowered.graph, groups, computed, lines_of(lowered.graph))
 
 
-def computed_by(group: Group, schedule: Schedule) -> list[Node]:
+def computed_by(group: Group, lowered: Schedule) -> list[Node]:
     """The members, and what is computed on the spot because it has no memory."""
     found = dict.fromkeys(group.members)
     stack = list(group.members)
@@ -61,21 +61,9 @@ def computed_by(group: Group, schedule: Schedule) -> list[Node]:
         for operand in stack.pop().inputs:
             if (
                 operand not in found
-                and operand not in schedule.slots
+                and operand not in lowered.slots
                 and operand.op.name not in LEAVES
             ):
                 found[operand] = None
                 stack.append(operand)
     return list(found)
-
-
-def ordered(graph: Graph) -> list[Node]:
-    """Nodes in the order they are numbered when the graph prints."""
-    return list(dict.fromkeys((*graph.inputs, *graph.nodes())))
-
-
-def lines_of(graph: Graph) -> dict[Node, str]:
-    text = to_text(graph).rstrip().split("\n\n")[-1].splitlines()
-    printed = {line.split(":")[0].strip(): line.strip() for line in text if line.startswith("  %")}
-    inputs = {f"%{i}": f"%{i}: {node.type} = input {i}" for i, node in enumerate(graph.inputs)}
-    return {node: {**inputs, **printed}[f"%{number}"] for number, node in enumerate(ordered(graph))}

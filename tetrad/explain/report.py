@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tetrad.explain.parts import Part, ordered
+from tetrad.explain.parts import GraphPart
+from tetrad.passes.fused import ordered
 
 if TYPE_CHECKING:
-    from tetrad.explain.story import Explanation, Kernel
+    from tetrad.explain.story import Explanation, KernelStory
 
 NAME_WIDTH = 44
 
@@ -57,7 +58,7 @@ def graphs(story: Explanation) -> Iterator[str]:
         yield from group_lines(part)
 
 
-def group_lines(part: Part) -> Iterator[str]:
+def group_lines(part: GraphPart) -> Iterator[str]:
     numbers = {node: i for i, node in enumerate(ordered(part.graph))}
     for number, group in enumerate(part.groups):
         nodes = sorted(numbers[node] for node, owners in part.computed.items() if number in owners)
@@ -94,7 +95,7 @@ def kernel_table(story: Explanation) -> Iterator[str]:
     yield from (f"  {kernel_line(kernel)}" for kernel in story.kernels)
 
 
-def kernel_line(kernel: Kernel) -> str:
+def kernel_line(kernel: KernelStory) -> str:
     name = "/".join((*kernel.path, kernel.name))
     name = name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…"
     rates = " ".join(f"{rate:>7}" for rate in kernel.rates)
@@ -117,6 +118,9 @@ def time_per_stage(story: Explanation) -> Iterator[str]:
     longest = max(story.stages.values(), default=0) or 1
     for stage, seconds in story.stages.items():
         yield f"  {stage:9}{time_text(seconds * 1e9):>10}  {'#' * round(30 * seconds / longest)}"
+    steps = [f"{step} {time_text(seconds * 1e9)}" for step, seconds in story.pipeline.items()]
+    if steps:
+        yield f"  steps of the pipeline: {', '.join(steps)}"
 
 
 def roofs(story: Explanation) -> Iterator[str]:

@@ -14,17 +14,16 @@ from functools import cache
 import numpy as np
 
 from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.pool import run
 from tetrad.backends.cpu.table import KernelEntry, Table, Word
-from tetrad.compiler.driver import current_target
 from tetrad.core.dtypes import f32, u32
 from tetrad.core.limits import available_threads
-from tetrad.core.machine import Target
+from tetrad.core.machine import LANES, Machine
 from tetrad.core.record import record
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
 
-LANES = 16
 STRETCH = 4096  # elements one workgroup reads
 READERS = 4  # vectors in flight per trip
 # bytes; the last is more than a core's share of any cache
@@ -62,12 +61,14 @@ class Roofs:
 def measure_roofs(threads: int | None = None) -> Roofs:
     """The roofs for so many threads; None: all this process may use."""
     count = available_threads() if threads is None else threads
-    addresses = KERNELS.load([reading(), arithmetic(current_target())], current_target())
+    addresses = KERNELS.load([reading(), arithmetic(current_target().machine)], current_target())
     memory = np.ones(max(WORKING_SETS) // 4, np.uint32)
     bandwidth = {
         size: read_rate(addresses[reading()], memory, size, count) for size in WORKING_SETS
     }
-    return Roofs(count, bandwidth, flop_rate(addresses[arithmetic(current_target())], count))
+    return Roofs(
+        count, bandwidth, flop_rate(addresses[arithmetic(current_target().machine)], count)
+    )
 
 
 @cache
@@ -88,12 +89,12 @@ def reading() -> Program:
 
 
 @cache
-def arithmetic(target: Target) -> Program:
+def arithmetic(machine: Machine) -> Program:
     """y[group] = long chains of fma, as many side by side as keep every unit busy and still fit the
     registers."""
     k = KernelBuilder("roof_fma", LANES)
     x, y = k.buffer("x", f32), k.buffer("y", f32, "write")
-    sums = [k.local(float(i), f32) for i in range(chains(target))]
+    sums = [k.local(float(i), f32) for i in range(chains(machine))]
     a, b = k.load(x, k.lane()), k.load(x, LANES + k.lane())
     with k.loop(TRIPS, always=True):
         for total in sums:
@@ -105,9 +106,9 @@ def arithmetic(target: Target) -> Program:
     return k.finish()
 
 
-def chains(target: Target) -> int:
+def chains(machine: Machine) -> int:
     """Two units with a latency of four or five cycles want ten registers of accumulators."""
-    registers = LANES * 32 // target.vector_bits
+    registers = LANES * 32 // machine.vector_bits
     return max(2, 10 // registers)
 
 
@@ -137,7 +138,7 @@ def flop_rate(address: int, threads: int) -> float:
         threads,
         SAMPLES,
     )
-    return 2 * LANES * chains(current_target()) * TRIPS * groups / spent
+    return 2 * LANES * chains(current_target().machine) * TRIPS * groups / spent
 
 
 def pointers(x: np.ndarray, y: np.ndarray, groups: int, *counts: int) -> tuple[Word, ...]:

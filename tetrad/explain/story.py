@@ -16,15 +16,15 @@ from typing import Any
 
 from tetrad.backends.cpu.encode import launch_bytes, running
 from tetrad.backends.cpu.encode_loops import inner_tables
+from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.pool import Outcome
 from tetrad.backends.cpu.table import Entry, Table, encode
-from tetrad.compiler.driver import current_target
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.explain.call import PreparedCall, prepare
 from tetrad.explain.page import write_page
-from tetrad.explain.parts import Part, parts_of
+from tetrad.explain.parts import GraphPart, parts_of
 from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
@@ -41,7 +41,7 @@ SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being
 
 
 @record(eq=False)
-class Kernel:
+class KernelStory:
     """One launch of the program: its size, its best time, and the least time the roofs allow it."""
 
     launch: Launch
@@ -102,9 +102,10 @@ class Explanation:
     is_new: bool
     origins: Mapping[str, int]  # kernels compiled, from disk, already in the process
     stages: Mapping[str, float]  # seconds
+    pipeline: Mapping[str, float]  # seconds of each of its steps
     traced: Graph
-    parts: tuple[Part, ...]  # the optimised graph and those it calls, outermost first
-    kernels: tuple[Kernel, ...]
+    parts: tuple[GraphPart, ...]  # the optimised graph and those it calls, outermost first
+    kernels: tuple[KernelStory, ...]
     lives: tuple[Life, ...]
     plan: Plan
     scratch_bytes: int  # of each thread
@@ -167,15 +168,16 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 def tell(call: PreparedCall) -> Explanation:
     pushed = Pushed()
     outcomes, wall_ns = measure(call)
-    encoded, signatures = call.bound.encoded, call.jitted.signatures
+    scheduled, signatures = call.bound.encoded, call.jitted.signatures
     one, every = measure_roofs(1), measure_roofs()
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
         call.is_new,
-        dict(call.executable.clock.counts), stages(call, wall_ns), call.graph,
+        dict(call.executable.clock.counts), stages(call, wall_ns), call.executable.clock.steps,
+        call.graph,
         parts_of(call.executable.schedule),
-        tuple(kernels(call, outcomes, one, every)), encoded.lives, encoded.plan,
-        encoded.table.scratch_bytes,
+        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan,
+        scheduled.table.scratch_bytes,
         call.executable.schedule.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
         current_target(),
         call.dims, pushed.often(),
@@ -231,7 +233,7 @@ STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule
 
 def kernels(
     call: PreparedCall, outcomes: Sequence[Outcome], one: Roofs, every: Roofs
-) -> Iterator[Kernel]:
+) -> Iterator[KernelStory]:
     best = best_times([outcome.entry_ns for outcome in outcomes])
     heavy = call.bound.table.heavy
     for ns, (step, path, runs) in zip(
@@ -243,7 +245,7 @@ def kernels(
             roofs = every if threads > 1 else one
             nbytes, flops = launch_bytes(step, call.dims), runs * bind(step.flops, call.dims)
             memory_ns = runs * nbytes / roofs.bandwidth_for(nbytes)
-            yield Kernel(
+            yield KernelStory(
                 step,
                 path,
                 groups,
@@ -268,7 +270,7 @@ Place = tuple[Step | None, tuple[str, ...], int]
 
 
 def walk(
-    schedule: Schedule,
+    lowered: Schedule,
     table: Table,
     dims: Mapping[str, int],
     path: tuple[str, ...] = (),
@@ -276,7 +278,7 @@ def walk(
 ) -> Iterator[Place]:
     """The steps in the order of a table's profile slots: a call, then what is inside it; None for
     entries between."""
-    for step, entry in zip(running(schedule, dims), table.entries, strict=True):
+    for step, entry in zip(running(lowered, dims), table.entries, strict=True):
         yield step, path, runs
         if isinstance(step, Control):
             bodies = {id(inner): body for body, inner in inner_tables(step, entry)}

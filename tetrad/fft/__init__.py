@@ -253,7 +253,8 @@ def butterfly_stage(
     (rev at least 0.5).
 
     state     real [batch, n_fft, 2], real and imaginary parts side by side
-    gate ...  one number for each of the n_fft / 2 butterflies; tw_re, tw_im are the factors of the lower inputs
+    gate ...  one number for each of the n_fft / 2 butterflies; tw_re, tw_im are the factors of the
+              lower inputs
 
     Butterfly f takes the numbers i0 = f // s * 2 s + f % s and i0 + s, where s = 2**stage. Nothing
     is sorted or scaled.

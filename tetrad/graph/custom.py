@@ -1,11 +1,13 @@
 """The graph language, custom: calls that transforms treat in a way of their own. To compute with,
 all are plain calls.
 
-    custom_call       a function whose derivative somebody else gives: `rule` (derive.custom) says what it is
+    custom_call       a function whose derivative somebody else gives: `rule`
+                      (transforms.custom_rules) says what it is
     checkpoint_call   a function whose inside is computed again for its derivative, not kept
-    linear_call       a function linear in its last operands, whose transpose is given and not derived
+    linear_call       a function linear in its last operands, whose transpose is given, not derived
 
-`undressed` gives the program as it is compiled, with none of them and without stopped gradients.
+`passes.inline_custom` gives the program as it is compiled, with none of them and without stopped
+gradients.
 """
 
 from __future__ import annotations
@@ -19,8 +21,7 @@ from tetrad.core.errors import UnsupportedError
 from tetrad.core.op import op
 from tetrad.core.source import Source, user_source
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import intern, item, make_call, make_graph, results, spliced, with_inputs
-from tetrad.graph.nested import innermost_first, replace_graphs
+from tetrad.graph.build import intern, results
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.routine import routine
 
@@ -107,42 +108,3 @@ def make_linear(
 ) -> tuple[Node, ...]:
     params = (("backward", backward), ("fixed", len(fixed)), ("forward", forward), ("gives", gives))
     return results(intern(linear_call, (*fixed, *moving), params, gives, source or user_source()))
-
-
-# -- the program as it is compiled -----------------------------------------------------------------
-
-
-def undressed(graph: Graph) -> Graph:
-    """The same program without calls of these kinds, in it and in the graphs it holds."""
-    done: dict[Graph, Graph] = {}
-    for part in innermost_first(graph):
-        done[part] = plain(replace_graphs(part, done))
-    return done[graph]
-
-
-SPECIAL = (custom_call, checkpoint_call, linear_call)
-
-
-def plain(graph: Graph) -> Graph:
-    nodes = graph.nodes()
-    if not any(node.op in SPECIAL or node.op.name == "stop_gradient" for node in nodes):
-        return graph
-    done: dict[Node, tuple[Node, ...]] = {}
-    for node in nodes:
-        done[node] = plain_node(node, done)
-    return make_graph(graph.name, graph.inputs, [done[o][0] for o in graph.outputs])
-
-
-def plain_node(node: Node, done: Mapping[Node, tuple[Node, ...]]) -> tuple[Node, ...]:
-    if node.op is item and node.inputs[0].op in SPECIAL:
-        return done[node.inputs[0]][node.param("index") :][:1]
-    inputs = tuple(done[i][0] for i in node.inputs)
-    if node.op.name == "stop_gradient":
-        return inputs
-    if node.op is custom_call:
-        return tuple(spliced(node.param("graph"), inputs))
-    if node.op is checkpoint_call:
-        return results(make_call(node.param("graph"), inputs, node.source))
-    if node.op is linear_call:
-        return tuple(spliced(known_forward(node.param("forward")), inputs))
-    return (with_inputs(node, inputs),)

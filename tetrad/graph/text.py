@@ -28,7 +28,7 @@ from tetrad.core.errors import ParseError, TetradError
 from tetrad.core.floats import guarded
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import lasting
-from tetrad.core.pattern import Pattern
+from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Dim, Size, SizeExpr, dims_of
 from tetrad.core.types import ArrayType
@@ -37,7 +37,7 @@ from tetrad.graph.infer import dims_in, infer
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal, Node
 
-_WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+_WORD = LazyPattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 # words that are no Dim inside params
 RESERVED = {"true", "false", "none", "nan", "inf"} | {d.name for d in DTYPES}
 MAX_NESTING = 20  # parentheses inside parentheses the parser follows
@@ -50,12 +50,12 @@ MAX_NESTING = 20  # parentheses inside parentheses the parser follows
 def to_text(graph: Graph, *, sources: bool = True) -> str:
     """The complete program. Large constants print as `#0`, `#1`, ...; `literals` says which is
     which."""
-    return _Printer(sources).program(graph)
+    return _GraphPrinter(sources).program(graph)
 
 
 def literals(graph: Graph) -> dict[str, Literal]:
     """The large constants by the names they have in the text, ready to hand to `parse`."""
-    printer = _Printer(False)
+    printer = _GraphPrinter(False)
     printer.program(graph)
     return {name: literal for literal, name in printer.large.items()}
 
@@ -74,7 +74,7 @@ def structural_hash(graph: Graph) -> str:
 def diff(before: Graph, after: Graph) -> str:
     """What changed, line by line; a node found in both graphs has one number."""
     numbers: dict[Node, int] = {}
-    old, new = (_Printer(True, numbers).program(g).splitlines() for g in (before, after))
+    old, new = (_GraphPrinter(True, numbers).program(g).splitlines() for g in (before, after))
     lines = lazy.module("difflib").unified_diff(old, new, "before", "after", lineterm="", n=2)
     return "\n".join(line.rstrip() for line in lines)
 
@@ -83,7 +83,7 @@ def _dim_lines(graphs: Iterable[Graph]) -> list[str]:
     return sorted(f"dim {d.name} max={d.max}" for d in set().union(*map(dims_in, graphs)))
 
 
-class _Printer:
+class _GraphPrinter:
     """Numbers nodes, names graphs and large literals in order of appearance."""
 
     def __init__(self, sources: bool, numbers: dict[Node, int] | None = None) -> None:
@@ -150,7 +150,7 @@ class _Printer:
         return f"[{', '.join(words)}]"
 
 
-class _HashPrinter(_Printer):
+class _HashPrinter(_GraphPrinter):
     """Leaves out what does not change the computation; nested graphs stand for themselves by their
     hash."""
 
@@ -220,35 +220,35 @@ def _nan(element: np.ndarray) -> str:
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _NAME = rf"(?:[A-Za-z_][A-Za-z0-9_.]*|{_STRING})(?:#\d+)?"
 _TYPE = r"\w+\[[^\[\]]*\]"
-_DIM = Pattern(r"dim (\w+) max=(\d{1,18})\Z")
-_GRAPH = Pattern(rf"graph ({_NAME})\((.*)\):\Z")
-_INPUT = Pattern(rf"(%\d+): ({_TYPE})(?:, |\Z)")
-_NODE = Pattern(rf"(%\d+): ({_TYPE}|\((?:{_TYPE}(?:, )?)*\)) = (\w+)(\(.*)")
-_RETURN = Pattern(r"return((?: %\d+(?:, %\d+)*)?)\Z")
-_TOKEN = Pattern(rf"\s*(%\d+|{_STRING}|@{_NAME}|#\d+|{_TYPE}|\w+=|[-+*.\w]+|[()\[\],])")
-_COMMENT = Pattern(r"\s*(?:#.*)?\Z")
-_INT = Pattern(r"-?\d{1,40}\Z")
-_FLOAT = Pattern(r"-?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)\Z")
-_BITS = Pattern(r"0x[0-9a-f]{1,16}\Z")
+_DIM = LazyPattern(r"dim (\w+) max=(\d{1,18})\Z")
+_GRAPH = LazyPattern(rf"graph ({_NAME})\((.*)\):\Z")
+_INPUT = LazyPattern(rf"(%\d+): ({_TYPE})(?:, |\Z)")
+_NODE = LazyPattern(rf"(%\d+): ({_TYPE}|\((?:{_TYPE}(?:, )?)*\)) = (\w+)(\(.*)")
+_RETURN = LazyPattern(r"return((?: %\d+(?:, %\d+)*)?)\Z")
+_TOKEN = LazyPattern(rf"\s*(%\d+|{_STRING}|@{_NAME}|#\d+|{_TYPE}|\w+=|[-+*.\w]+|[()\[\],])")
+_COMMENT = LazyPattern(r"\s*(?:#.*)?\Z")
+_INT = LazyPattern(r"-?\d{1,40}\Z")
+_FLOAT = LazyPattern(r"-?(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan)\Z")
+_BITS = LazyPattern(r"0x[0-9a-f]{1,16}\Z")
 _PART = r"(?:\d+\.\d*(?:e[-+]?\d+)?|\d+e[-+]?\d+|inf|nan|0x[0-9a-f]{1,16})"
-_COMPLEX = Pattern(rf"(-?{_PART})\+?(-?{_PART})j\Z")
-_TERM = Pattern(r"([-+]?)([\w*]+)")
+_COMPLEX = LazyPattern(rf"(-?{_PART})\+?(-?{_PART})j\Z")
+_TERM = LazyPattern(r"([-+]?)([\w*]+)")
 
 
 @guarded
 def parse(text: str, literals: Mapping[str, Literal | np.ndarray] | None = None) -> Graph:
     """The graph that `text` describes (the last one in it); the inverse of `to_text`, sources
     aside."""
-    parser = _Parser(literals or {})
+    parser = _GraphParser(literals or {})
     for number, line in enumerate(text.split("\n"), 1):
         bare = line.strip()
         if bare and not bare.startswith("#"):
-            parser.line(_Line(number, bare))
+            parser.line(_GraphLine(number, bare))
     return parser.result()
 
 
 @record
-class _Line:
+class _GraphLine:
     number: int
     text: str
 
@@ -267,7 +267,7 @@ class _Line:
 
 
 @record(frozen=False)
-class _Parser:
+class _GraphParser:
     """Reads line by line: dims, then graphs; the graph being read is `open` until its return."""
 
     literals: Mapping[str, Literal | np.ndarray]
@@ -279,7 +279,7 @@ class _Parser:
     # read before: most lines repeat a type
     types: dict[str, ArrayType] = field(default_factory=dict)
 
-    def line(self, line: _Line) -> None:
+    def line(self, line: _GraphLine) -> None:
         if self.open is not None:
             self.body(line, self.open)
         elif match := _DIM.match(line.text):
@@ -296,12 +296,12 @@ class _Parser:
             )
         return list(self.graphs.values())[-1]
 
-    def dim(self, line: _Line, match: re.Match[str]) -> None:
+    def dim(self, line: _GraphLine, match: re.Match[str]) -> None:
         if match[1] in self.dims:
             raise line.expected(f"a new dim, {match[1]} is taken,")
         self.dims[match[1]] = line.checked(lambda: Dim(match[1], max=int(match[2])))
 
-    def header(self, line: _Line, match: re.Match[str]) -> None:
+    def header(self, line: _GraphLine, match: re.Match[str]) -> None:
         if match[1] in self.graphs:
             raise line.expected(f"a new graph name, {match[1]} is taken,")
         self.open, self.inputs, self.values = match[1], [], {}
@@ -317,7 +317,7 @@ class _Parser:
             self.inputs.append(node)
             position = found.end()
 
-    def body(self, line: _Line, label: str) -> None:
+    def body(self, line: _GraphLine, label: str) -> None:
         if match := _NODE.match(line.text):
             self.node(line, match)
         elif match := _RETURN.match(line.text):
@@ -329,7 +329,7 @@ class _Parser:
         else:
             raise line.expected("%3: TYPE = op(%1, %2, setting=VALUE) or return %3")
 
-    def node(self, line: _Line, match: re.Match[str]) -> None:
+    def node(self, line: _GraphLine, match: re.Match[str]) -> None:
         number, kinds, name, rest = match.groups()
         if number in self.values:
             raise line.expected(f"a new number, {number} is taken,")
@@ -348,19 +348,21 @@ class _Parser:
         else:
             self.values[number] = self.apply(line, op, types, reader)
 
-    def apply(self, line: _Line, op: Op, types: tuple[ArrayType, ...], reader: _Reader) -> Node:
+    def apply(
+        self, line: _GraphLine, op: Op, types: tuple[ArrayType, ...], reader: _Reader
+    ) -> Node:
         inputs, params = reader.operands()
         inferred = line.checked(lambda: infer(op, inputs, params))
         if inferred != types:
             raise line.expected(f"the type {', '.join(map(str, inferred))} that {op.name} gives")
         return intern(op, inputs, tuple(sorted(params.items())), types, None)
 
-    def use(self, line: _Line, number: str) -> Node:
+    def use(self, line: _GraphLine, number: str) -> Node:
         if number not in self.values:
             raise line.expected(f"a node defined before, {number} is none,")
         return self.values[number]
 
-    def array_type(self, line: _Line, text: str) -> ArrayType:
+    def array_type(self, line: _GraphLine, text: str) -> ArrayType:
         if text not in self.types:
             name, _, sizes = text[:-1].partition("[")
             shape = tuple(self.size(line, s) for s in sizes.split(",")) if sizes else ()
@@ -369,7 +371,7 @@ class _Parser:
             self.types[text] = ArrayType(line.checked(lambda: named(name)), shape)
         return self.types[text]
 
-    def size(self, line: _Line, text: str) -> Size:
+    def size(self, line: _GraphLine, text: str) -> Size:
         """A sum of products of integers and dims, as sizes print: -1+3*batch*seq."""
         total: Size = 0
         position = 0
@@ -384,7 +386,7 @@ class _Parser:
             position = term.end()
         return total
 
-    def atom(self, line: _Line, word: str) -> Size:
+    def atom(self, line: _GraphLine, word: str) -> Size:
         if word.isdigit() and word.isascii() and len(word) <= 18:
             return int(word)
         if word not in self.dims:
@@ -392,7 +394,7 @@ class _Parser:
         return self.dims[word]
 
 
-def _tokens(line: _Line, text: str) -> list[str]:
+def _tokens(line: _GraphLine, text: str) -> list[str]:
     """The operands in parentheses as words, reversed: the next one is last."""
     tokens: list[str] = []
     position = depth = 0
@@ -412,8 +414,8 @@ def _tokens(line: _Line, text: str) -> list[str]:
 class _Reader:
     """Reads the operands of one line. An operand is %node; a param is name=value."""
 
-    parser: _Parser
-    line: _Line
+    parser: _GraphParser
+    line: _GraphLine
     tokens: list[str]
 
     def take(self, wanted: str) -> bool:

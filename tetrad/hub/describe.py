@@ -35,7 +35,7 @@ MOST = 1 << 40  # of anything that is counted
 
 
 @record
-class Kind:
+class FormatShare:
     """The tensors of one format, together."""
 
     format: str
@@ -51,13 +51,15 @@ class Description:
     tensors: Mapping[str, gguf.Tensor]
 
     @cached_property
-    def kinds(self) -> list[Kind]:
+    def kinds(self) -> list[FormatShare]:
         """Tensors by format, the largest share first."""
         found: dict[str, list[gguf.Tensor]] = {}
         for tensor in self.tensors.values():
             found.setdefault(tensor.format, []).append(tensor)
         kinds = [
-            Kind(name, len(of), sum(t.nbytes for t in of), sum(math.prod(t.shape) for t in of))
+            FormatShare(
+                name, len(of), sum(t.nbytes for t in of), sum(math.prod(t.shape) for t in of)
+            )
             for name, of in found.items()
         ]
         return sorted(kinds, key=lambda kind: -kind.nbytes)

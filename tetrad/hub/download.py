@@ -101,9 +101,11 @@ def opened(path: Path, mode: str) -> IO[bytes]:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
 
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise HubError(f"{path}: expected a file or none, found "
-f"{'a link' if path.is_symlink() else 'something else'}",
-                       hint="nothing was written; remove it, then give the same command")  # fmt: skip
+        found = "a link" if path.is_symlink() else "something else"
+        raise HubError(
+            f"{path}: expected a file or none, found {found}",
+            hint="nothing was written; remove it, then give the same command",
+        )
     file: IO[bytes] = open(path, mode, opener=descriptor)  # noqa: SIM115  (whoever calls closes it)
     return file
 

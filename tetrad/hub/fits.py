@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 
 from tetrad.core.errors import HubError
-from tetrad.core.memory import total_memory
+from tetrad.core.limits import total_memory
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 MARGIN = 64 << 20  # bytes that stay free: a full disk breaks other programs

@@ -26,7 +26,7 @@ QUANT = re.compile(
 
 
 @record
-class Held:
+class StoredModel:
     """A model on this machine. A split set is its first file; `paths` are all of them."""
 
     name: str
@@ -49,7 +49,7 @@ def models_folder() -> Path:
     return folder
 
 
-def held_models(folder: Path | None = None) -> list[Held]:
+def held_models(folder: Path | None = None) -> list[StoredModel]:
     """Every model that can be named, ours first, each by name."""
     folder = models_folder() if folder is None else folder
     ours = [held(path, path.relative_to(folder), True) for path in first_files(folder)]
@@ -66,8 +66,8 @@ def first_files(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def held(path: Path, shown: Path, is_ours: bool) -> Held:
-    return Held(SHARD.sub("", shown.with_suffix("").as_posix()), path, shards(path), is_ours)
+def held(path: Path, shown: Path, is_ours: bool) -> StoredModel:
+    return StoredModel(SHARD.sub("", shown.with_suffix("").as_posix()), path, shards(path), is_ours)
 
 
 def shards(path: Path) -> tuple[Path, ...]:
@@ -78,7 +78,7 @@ def shards(path: Path) -> tuple[Path, ...]:
     return tuple(found for name in names if (found := path.with_name(name)).exists())
 
 
-def hugging_face_models() -> Iterator[Held]:
+def hugging_face_models() -> Iterator[StoredModel]:
     """What `huggingface_hub` has fetched for other programs:
     models--ORG--REPO/snapshots/REVISION/FILE."""
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
@@ -94,14 +94,16 @@ def hugging_face_models() -> Iterator[Held]:
 def quant_of(name: str) -> str:
     """The kind of weights a file name speaks of, empty if of none.
 
-    >>> quant_of("SmolLM2-135M-Instruct.Q4_1"), quant_of("Qwen3-4B-Q4_K_M-00001-of-00002"), quant_of("model")
-    ('Q4_1', 'Q4_K_M', '')
+    >>> quant_of("SmolLM2-135M-Instruct.Q4_1"), quant_of("Qwen3-4B-Q4_K_M-00001-of-00002")
+    ('Q4_1', 'Q4_K_M')
+    >>> quant_of("model")
+    ''
     """
     found = QUANT.search(name)
     return found[1].upper() if found else ""
 
 
-def find(name: str, models: list[Held] | None = None) -> Held | None:
+def find(name: str, models: list[StoredModel] | None = None) -> StoredModel | None:
     """The held model that a name means; one that may mean several is an error that lists them.
 
     A name is what `tetrad list` shows, or its last part; with the quant as such (`NAME:Q8_0`) or
@@ -123,18 +125,18 @@ def find(name: str, models: list[Held] | None = None) -> Held | None:
     return None
 
 
-Named = list[tuple[str, Held]]
+Named = list[tuple[str, StoredModel]]
 
 
-def whole_name(word: str, models: Named) -> list[Held]:
+def whole_name(word: str, models: Named) -> list[StoredModel]:
     return [m for name, m in models if name == word]
 
 
-def last_part(word: str, models: Named) -> list[Held]:
+def last_part(word: str, models: Named) -> list[StoredModel]:
     return [m for name, m in models if name.rpartition("/")[2] == word]
 
 
-def named_part(word: str, models: Named) -> list[Held]:
+def named_part(word: str, models: Named) -> list[StoredModel]:
     """`NAME` or `NAME:QUANT` for a file NAME-QUANT."""
     plain, _, quant = word.partition(":")
     return [
@@ -144,7 +146,7 @@ def named_part(word: str, models: Named) -> list[Held]:
     ]  # fmt: skip
 
 
-def repository(word: str, models: Named) -> list[Held]:
+def repository(word: str, models: Named) -> list[StoredModel]:
     """All files of org/repo, or those of org/repo:QUANT."""
     plain, _, quant = word.partition(":")
     return [
@@ -154,7 +156,7 @@ def repository(word: str, models: Named) -> list[Held]:
     ]
 
 
-def has_quant(model: Held, quant: str) -> bool:
+def has_quant(model: StoredModel, quant: str) -> bool:
     return not quant or quant_of(model.name) == quant.upper()
 
 
@@ -167,7 +169,7 @@ def without_quant(name: str) -> str:
     return name[: found.start()] if found else name
 
 
-def to_remove(name: str, every: bool = False) -> list[Held]:
+def to_remove(name: str, every: bool = False) -> list[StoredModel]:
     """The models that `tetrad rm NAME` deletes: exactly the one that is listed so, or those of
     org/repo[:QUANT].
 
@@ -186,12 +188,12 @@ def to_remove(name: str, every: bool = False) -> list[Held]:
     return found
 
 
-def ambiguous(name: str, models: list[Held], hint: str = "write the whole name") -> HubError:
+def ambiguous(name: str, models: list[StoredModel], hint: str = "write the whole name") -> HubError:
     names = ", ".join(one_line(m.name) for m in models)
     return HubError(f"{name!r} may mean {len(models)} models: {names}", hint=hint)
 
 
-def check_ours(model: Held) -> None:
+def check_ours(model: StoredModel) -> None:
     if not model.is_ours:
         raise HubError(
             f"{model.name} lies in the cache of another program, {model.path}",
@@ -199,7 +201,7 @@ def check_ours(model: Held) -> None:
         )
 
 
-def remove(model: Held) -> int:
+def remove(model: StoredModel) -> int:
     """Deletes the files of a model and folders left empty; returns the bytes that are free now."""
     check_ours(model)
     freed = model.nbytes

@@ -27,7 +27,7 @@ SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @record
-class Choice:
+class ModelFiles:
     """The files of one model: one, or all of a split set."""
 
     repo: str
@@ -48,7 +48,7 @@ def is_repo(name: str) -> bool:
     )
 
 
-def choose(name: str, file: str | None = None) -> Choice:
+def choose(name: str, file: str | None = None) -> ModelFiles:
     """The files for `org/repo[:QUANT]`, or the one named `file`."""
     match = NAME.fullmatch(name)
     if match is None or not is_repo(name):
@@ -57,7 +57,7 @@ def choose(name: str, file: str | None = None) -> Choice:
     siblings = {s.rfilename: s for s in listing(repo) if str(s.rfilename).endswith(".gguf")}
     wanted = matching_files(repo, list(siblings), quant, file)
     where = f"the listing of {repo}"
-    return Choice(
+    return ModelFiles(
         repo, tuple((plain_path(path, where), remote_of(repo, siblings[path])) for path in wanted)
     )
 

@@ -77,8 +77,10 @@ def is_path(name: str) -> bool:
     """Can the word be nothing but a path? It ends as one, or has slashes otherwise than org/repo
     has.
 
-    >>> is_path("a.gguf"), is_path("./a"), is_path("a/b/c"), is_path("org/repo:Q8_0"), is_path("smollm2")
-    (True, True, True, False, False)
+    >>> is_path("a.gguf"), is_path("./a"), is_path("a/b/c")
+    (True, True, True)
+    >>> is_path("org/repo:Q8_0"), is_path("smollm2")
+    (False, False)
     """
     has_slash = "/" in name or "\\" in name
     return (

@@ -58,10 +58,10 @@ def face(module: str, name: str) -> property:
     return property(lambda kernel: getattr(lazy.module(f"tetrad.kernel.{module}"), name), put)
 
 
-class Kernel(ModuleType):
+class KernelPackage(ModuleType):
     """This package."""
 
 
 for module, name in (("build", "KernelBuilder"), ("evaluate", "evaluate"), ("verify", "verify")):
-    setattr(Kernel, module, face(module, name))
-sys.modules[__name__].__class__ = Kernel
+    setattr(KernelPackage, module, face(module, name))
+sys.modules[__name__].__class__ = KernelPackage

@@ -24,7 +24,7 @@ LIBRARY = "tetrad.kernel.library"
 
 
 @record
-class Case:
+class Example:
     """The bytes of each input and of each output, in the order of the program's buffers."""
 
     inputs: tuple[bytes, ...]
@@ -36,13 +36,13 @@ class Sample:
     """A program of some size with inputs and the outputs an independent implementation gives."""
 
     program: n.Program
-    case: Case
+    case: Example
     grid: Grid
     args: Mapping[str, int] = field(default_factory=dict)
 
 
 Builder = Callable[..., n.Program]
-Cases = Callable[[], list[Case]]
+Cases = Callable[[], list[Example]]
 Sampler = Callable[["np.random.Generator"], Sample]
 
 

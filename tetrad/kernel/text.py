@@ -30,14 +30,14 @@ from weakref import WeakKeyDictionary
 from tetrad.core.dtypes import DType, index, named
 from tetrad.core.errors import DtypeError, ParseError, ShapeError
 from tetrad.core.floats import guarded
-from tetrad.core.pattern import Pattern
+from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import defaults, field, fields, record
 from tetrad.core.sizes import Dim, Named, Size, dims_of, parse_size
 from tetrad.kernel import nodes as n
 
 MAX_DEPTH = 100  # nested blocks the parser follows; verify allows fewer
 ACCESSES = ("read", "write", "readwrite", "workgroup", "private")
-_WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+_WORD = LazyPattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 
 
 @record
@@ -111,7 +111,7 @@ _fingerprints: WeakKeyDictionary[n.Program, str] = WeakKeyDictionary()
 
 def line_of(program: n.Program, instr: n.Instr) -> str:
     """The line that `instr` has in the text of the program, for messages."""
-    printer = _Printer([])
+    printer = _KernelPrinter([])
     printer.block(program.body, "")
     return printer.printed.get(instr, type(instr).__name__.lower())
 
@@ -122,7 +122,7 @@ def _without_name(program: n.Program) -> str:
     lines += _dims(program.buffers)
     lines += [_buffer(b) for b in program.buffers]
     lines.append("body:")
-    _Printer(lines).block(program.body, "  ")
+    _KernelPrinter(lines).block(program.body, "  ")
     return "\n".join(lines) + "\n"
 
 
@@ -140,7 +140,7 @@ def _buffer(b: n.Buffer) -> str:
     return f"buffer {_name(b.name)}: {b.dtype} {b.access}{count}{' zeroed' if b.zeroed else ''}"
 
 
-class _Printer:
+class _KernelPrinter:
     """Appends lines; numbers values in order of appearance."""
 
     def __init__(self, lines: list[str]) -> None:
@@ -222,7 +222,7 @@ _PRINTERS: dict[type, Callable[[Any], str]] = {
 
 
 @record
-class _Line:
+class _KernelLine:
     number: int
     indent: int
     text: str
@@ -243,16 +243,16 @@ class _Header:
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 _NAME = rf"[A-Za-z_][A-Za-z0-9_.]*|{_STRING}"
-_KERNEL = Pattern(rf"kernel ({_STRING})\Z")
-_WORKGROUP = Pattern(r"workgroup (\d{1,9}) (\d{1,9}) (\d{1,9})\Z")
-_ARGS = Pattern(rf"args ((?:{_NAME})(?:, (?:{_NAME}))*)\Z")
-_DIM = Pattern(r"dim (\w+) max=(\d{1,18})\Z")
-_BUFFER = Pattern(rf"buffer ({_NAME}): (\w+) (\w+)(?: count=(\S+))?( zeroed)?\Z")
-_FOR = Pattern(r"for (%\d+) in range\((%\d+), (%\d+), step=(-?\d{1,18})\):\Z")
-_IF = Pattern(r"if (%\d+):\Z")
-_REGION = Pattern(rf"region ({_STRING}):\Z")
-_CALL = Pattern(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
-_TOKEN = Pattern(
+_KERNEL = LazyPattern(rf"kernel ({_STRING})\Z")
+_WORKGROUP = LazyPattern(r"workgroup (\d{1,9}) (\d{1,9}) (\d{1,9})\Z")
+_ARGS = LazyPattern(rf"args ((?:{_NAME})(?:, (?:{_NAME}))*)\Z")
+_DIM = LazyPattern(r"dim (\w+) max=(\d{1,18})\Z")
+_BUFFER = LazyPattern(rf"buffer ({_NAME}): (\w+) (\w+)(?: count=(\S+))?( zeroed)?\Z")
+_FOR = LazyPattern(r"for (%\d+) in range\((%\d+), (%\d+), step=(-?\d{1,18})\):\Z")
+_IF = LazyPattern(r"if (%\d+):\Z")
+_REGION = LazyPattern(rf"region ({_STRING}):\Z")
+_CALL = LazyPattern(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
+_TOKEN = LazyPattern(
     rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)"
 )
 
@@ -273,15 +273,15 @@ def parse(text: str) -> n.Program:
     raise ParseError(f"line {len(text.split(chr(10)))}: expected body:, got the end of the text")
 
 
-def _line(number: int, text: str) -> _Line:
+def _line(number: int, text: str) -> _KernelLine:
     bare = text.strip(" ")
-    return _Line(number, len(text.rstrip(" ")) - len(bare), bare)
+    return _KernelLine(number, len(text.rstrip(" ")) - len(bare), bare)
 
 
-def _parse_body(header: _Header, lines: list[_Line], position: int) -> n.Program:
+def _parse_body(header: _Header, lines: list[_KernelLine], position: int) -> n.Program:
     if header.workgroup is None:
         raise lines[position].expected("a workgroup line before the body")
-    parser = _Parser(header.buffers, lines, position + 1)
+    parser = _KernelParser(header.buffers, lines, position + 1)
     body = parser.block(2)
     if parser.position < len(lines):
         raise lines[parser.position].expected("an indentation of 2 inside body:")
@@ -290,7 +290,7 @@ def _parse_body(header: _Header, lines: list[_Line], position: int) -> n.Program
     )
 
 
-def _parse_header_line(header: _Header, line: _Line) -> None:
+def _parse_header_line(header: _Header, line: _KernelLine) -> None:
     if match := _KERNEL.match(line.text):
         header.name = _string(line, match[1])
     elif match := _WORKGROUP.match(line.text):
@@ -305,13 +305,13 @@ def _parse_header_line(header: _Header, line: _Line) -> None:
         raise line.expected("kernel, workgroup, args, dim, buffer or body:")
 
 
-def _parse_dim(header: _Header, line: _Line, match: re.Match[str]) -> None:
+def _parse_dim(header: _Header, line: _KernelLine, match: re.Match[str]) -> None:
     if match[1] in header.dims:
         raise line.expected(f"a new dim, {match[1]} is taken,")
     header.dims[match[1]] = _checked(line, lambda: Dim(match[1], max=int(match[2])))
 
 
-def _parse_buffer(header: _Header, line: _Line, match: re.Match[str]) -> None:
+def _parse_buffer(header: _Header, line: _KernelLine, match: re.Match[str]) -> None:
     name, access = _unquoted(line, match[1]), match[3]
     if access not in ACCESSES:
         raise line.expected(f"an access out of {', '.join(ACCESSES)}")
@@ -323,7 +323,7 @@ def _parse_buffer(header: _Header, line: _Line, match: re.Match[str]) -> None:
     )
 
 
-def _checked(line: _Line, make: Callable[[], Any]) -> Any:
+def _checked(line: _KernelLine, make: Callable[[], Any]) -> Any:
     """make(), its complaint turned into a ParseError of this line."""
     try:
         return make()
@@ -331,27 +331,29 @@ def _checked(line: _Line, make: Callable[[], Any]) -> Any:
         raise ParseError(f"line {line.number}: {str(problem).splitlines()[0]}") from None
 
 
-def _dtype(line: _Line, name: str) -> DType:
+def _dtype(line: _KernelLine, name: str) -> DType:
     return _checked(line, lambda: named(name))  # type: ignore[no-any-return]
 
 
-def _string(line: _Line, quoted: str) -> str:
+def _string(line: _KernelLine, quoted: str) -> str:
     return _checked(line, lambda: json.loads(quoted))  # type: ignore[no-any-return]
 
 
-def _unquoted(line: _Line, name: str) -> str:
+def _unquoted(line: _KernelLine, name: str) -> str:
     return _string(line, name) if name.startswith('"') else name
 
 
-def _parse_size(line: _Line, text: str, dims: dict[str, Size]) -> Size:
+def _parse_size(line: _KernelLine, text: str, dims: dict[str, Size]) -> Size:
     return _checked(line, lambda: parse_size(text, dims))  # type: ignore[no-any-return]
 
 
-class _Parser:
+class _KernelParser:
     """Walks the lines of the body; `values` holds what was defined so far (scopes are verify's
     matter)."""
 
-    def __init__(self, buffers: dict[str, n.Buffer], lines: list[_Line], position: int) -> None:
+    def __init__(
+        self, buffers: dict[str, n.Buffer], lines: list[_KernelLine], position: int
+    ) -> None:
         self.buffers, self.lines, self.position = buffers, lines, position
         self.values: dict[str, n.Value] = {}
 
@@ -365,7 +367,7 @@ class _Parser:
             instrs.append(self.instr(line))
         return tuple(instrs)
 
-    def instr(self, line: _Line) -> n.Instr:
+    def instr(self, line: _KernelLine) -> n.Instr:
         if line.text.endswith(":"):
             return self.nested(line)
         match = _CALL.match(line.text)
@@ -373,7 +375,7 @@ class _Parser:
             raise line.expected("an instruction such as %3: f32 = fma(%1, %2, %0)")
         return self.call(line, WORDS[match[3]], match)
 
-    def nested(self, line: _Line) -> n.Instr:
+    def nested(self, line: _KernelLine) -> n.Instr:
         if line.indent > 2 * MAX_DEPTH:
             raise line.expected(f"at most {MAX_DEPTH} nested blocks")
         if match := _FOR.match(line.text):
@@ -390,7 +392,7 @@ class _Parser:
             'for %1 in range(%2, %3, step=1):, if %1:, else: after an if, or region "name":'
         )
 
-    def orelse(self, opening: _Line) -> n.Block:
+    def orelse(self, opening: _KernelLine) -> n.Block:
         if self.position < len(self.lines):
             line = self.lines[self.position]
             if line.text == "else:" and line.indent == opening.indent:
@@ -398,7 +400,7 @@ class _Parser:
                 return self.block(line.indent + 2)
         return ()
 
-    def call(self, line: _Line, form: Form, match: re.Match[str]) -> n.Instr:
+    def call(self, line: _KernelLine, form: Form, match: re.Match[str]) -> n.Instr:
         number, dtype, word, operands = match.groups()
         if form.is_value != (number is not None):
             raise line.expected(
@@ -413,7 +415,7 @@ class _Parser:
         self.define(line, number, result)  # type: ignore[arg-type]
         return result
 
-    def operands(self, line: _Line, form: Form, text: str) -> dict[str, Any]:
+    def operands(self, line: _KernelLine, form: Form, text: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
         position = 0
         while position < len(text):
@@ -429,7 +431,7 @@ class _Parser:
             raise line.expected(_signature(form))
         return found
 
-    def operand(self, line: _Line, kind: str, token: str) -> object:
+    def operand(self, line: _KernelLine, kind: str, token: str) -> object:
         if kind in ("values", "buffers"):
             return tuple(self.operand(line, kind[:-1], one) for one in _listed(line, token))
         if kind in ("value", "local"):
@@ -444,18 +446,18 @@ class _Parser:
             return buffer
         return _checked(line, lambda: _ATTRIBUTES[kind](token))
 
-    def define(self, line: _Line, number: str, value: n.Value) -> None:
+    def define(self, line: _KernelLine, number: str, value: n.Value) -> None:
         if number in self.values:
             raise line.expected(f"a new number, {number} is taken,")
         self.values[number] = value
 
-    def use(self, line: _Line, number: str) -> n.Value:
+    def use(self, line: _KernelLine, number: str) -> n.Value:
         if number not in self.values:
             raise line.expected(f"a value defined before, {number} is none,")
         return self.values[number]
 
 
-def _listed(line: _Line, token: str) -> list[str]:
+def _listed(line: _KernelLine, token: str) -> list[str]:
     if not token.startswith("["):
         raise line.expected("operands in brackets")
     return [match[0] for match in re.finditer(rf"{_STRING}|[^\s,\[\]]+", token)]
@@ -464,7 +466,8 @@ def _listed(line: _Line, token: str) -> list[str]:
 def _signature(form: Form) -> str:
     word = "op" if form.has_op else form.cls.__name__.lower()
     operands = [f"{name}: {form.kinds[name]}" for name in form.required]
-    return f"{word}({', '.join(operands + [f'{name}={default!r}' for name, default in form.optional.items()])})"
+    operands += [f"{name}={default!r}" for name, default in form.optional.items()]
+    return f"{word}({', '.join(operands)})"
 
 
 def _parse_number(token: str) -> bool | int | float:

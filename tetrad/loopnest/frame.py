@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from tetrad.core.dtypes import DType
-from tetrad.core.machine import Target
+from tetrad.core.machine import LANES, Machine
 from tetrad.core.record import record
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.core.types import ArrayType, row_strides
@@ -28,7 +28,6 @@ from tetrad.schedule.nodes import Launch, Slot
 STREAM_BYTES = 8 << 20  # results above this are not read again before they would be evicted
 # the name of constants that follow from settings and types alone: groups that look alike share them
 TABLE = "table"
-LANES = 16  # virtual lanes of every kernel (docs/adr/0001)
 
 
 @record
@@ -36,8 +35,7 @@ class Memory:
     """The slots of materialised nodes, and how to ask for more."""
 
     slots: Mapping[Node, Slot]
-    target: Target
-    threads: int = 1  # that will share the work
+    machine: Machine
 
     def temp(self, name: str, dtype: DType, *shape: Size) -> Slot:
         return temp_slot(name, ArrayType(dtype, tuple(shape)))

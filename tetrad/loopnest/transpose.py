@@ -7,12 +7,13 @@ other axes are walked by scalars.
 
 from __future__ import annotations
 
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, ceil_div, is_below, is_multiple, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.schedule.nodes import Launch

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, Size, ceil_div, is_multiple, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.lower.elementwise import guarded_vectors
@@ -102,7 +103,7 @@ def chunk_kernel(
     out = frame.output(result)
     *outer, last = node.type.shape
     rows = product(outer)
-    longest = stretch(last, chunk_count(node) * rows, memory.threads)
+    longest = stretch(last, chunk_count(node) * rows, memory.machine.parallel_groups)
     blocks = ceil_div(last, longest)
     grid = Space(k, sizes, (chunk_count(node), rows, blocks), k.group_id())
     chunk, row, block = (grid.span(i, i + 1) for i in range(3))

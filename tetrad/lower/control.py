@@ -8,13 +8,12 @@ and fro between them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from tetrad.core.dtypes import bool_
 from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.frame import Memory
-from tetrad.passes.in_place_updates import updates_by, with_own_updates
+from tetrad.passes.in_place_updates import updates_by
 from tetrad.schedule.nodes import Loop, Schedule, Slot, Step, Switch, While
 
 CONTROL = ("scan", "while_loop", "switch")
@@ -47,8 +46,7 @@ def outputs_of(node: Node, memory: Memory) -> tuple[Slot, ...]:
 
 def lower_scan(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     consts, carries = node.param("consts"), node.param("carries")
-    stays = updates_by(node)
-    body = with_own_updates(node.param("body"), stays)
+    stays, body = updates_by(node), node.param("body")
     rows = tuple(-1 if i in stays else row_of(body, i, carries) for i in range(carries))
     inputs, outputs = tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory)
     spares = tuple(
@@ -80,25 +78,16 @@ def spare(memory: Memory, i: int, home: Slot) -> Slot:
 def lower_while(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     asked, fixed = node.param("condition_consts"), node.param("body_consts")
     stays = updates_by(node)
-    body = with_own_updates(node.param("body"), moved(stays, -asked))
-    condition = with_own_updates(node.param("condition"), {})
     inputs, outputs = tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory)
     spares = tuple(None if i in stays else spare(memory, i, slot) for i, slot in enumerate(outputs))
     flag = memory.temp("flag", bool_)
+    condition, body = node.param("condition"), node.param("body")
     lowered = lower(condition, frozenset()), lower(body, frozenset(stays))
     return While(*lowered, inputs, outputs, asked, fixed, spares, flag, node.source)
 
 
 def lower_switch(node: Node, memory: Memory, lower: LowerGraph) -> Step:
-    stays = moved(updates_by(node), -1)
-    branches = tuple(
-        lower(with_own_updates(branch, stays), frozenset(stays))
-        for branch in node.param("branches")
-    )
+    stays = frozenset(updates_by(node))
+    branches = tuple(lower(branch, stays) for branch in node.param("branches"))
     index, *inputs = (memory.slots[i] for i in node.inputs)
     return Switch(index, branches, tuple(inputs), outputs_of(node, memory), node.source)
-
-
-def moved(updates: Mapping[int, int], by: int) -> dict[int, int]:
-    """Updates of a node's operands as updates of a graph's inputs."""
-    return {result: operand + by for result, operand in updates.items()}

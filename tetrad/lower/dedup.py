@@ -7,11 +7,11 @@ slots the kernels work on.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from tetrad.core.record import record, replace
 from tetrad.graph.group import Group
-from tetrad.graph.nodes import Node
+from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.frame import TABLE, Memory
 from tetrad.loopnest.reader import elementwise_rule, splat_value
 from tetrad.ops.matmul.tiles import pack_constant
@@ -91,6 +91,24 @@ def outline(node: Node, leaves: set[Node], order: dict[Node, int]) -> Hashable:
     if node in leaves:
         return (splat_value(node) is None, kinds)
     return (node.op.name, kinds, tuple(order[i] for i in node.inputs))
+
+
+def describe_reuse(
+    graph: Graph, looks: Mapping[Group, Look], templates: Mapping[Hashable, Template]
+) -> str:
+    """Which groups take over the kernels of one before them."""
+    first: dict[Hashable, Group] = {}
+    lines = []
+    for group, look in looks.items():
+        if look.key in templates or look.key in first:
+            owner = "another graph" if look.key in templates else first[look.key].root.source
+            lines.append(f"  {group.kind} {group.name}   # {group.root.source}, as {owner}")
+        first.setdefault(look.key, group)
+    head = f"pass deduplicate: graph {graph.name}: "
+    found = (
+        f"{len(lines)} of {len(looks)} groups look like one before" if lines else "nothing to do"
+    )
+    return "\n".join([head + found, *lines])
 
 
 def reused(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.group import LEAVES, Group
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.complex import held_as
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At, splat_value
 from tetrad.passes.questions import weight

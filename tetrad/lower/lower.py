@@ -1,17 +1,17 @@
-"""Lowering: an optimised graph in, launches of kernels over slots out. One generator per kind of
-group.
+"""Lowering: a fused graph in, launches of kernels over slots out. One generator per kind of group.
 
-Sub-graphs of `call` nodes are lowered once each. What a kernel is, is decided by `passes.fuse`; how
-it looks, by the generators beside this file; where memory lies, by `schedule.plan` later.
+Sub-graphs are lowered once each. What a kernel is, is decided by `passes.fuse`; how it looks, by
+the generators beside this file; where memory lies, by `schedule.plan` later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
+from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
-from tetrad.core.machine import Target
+from tetrad.core.machine import Machine
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
@@ -20,20 +20,21 @@ from tetrad.loopnest.transpose import lower_transpose
 from tetrad.lower.column_reductions import lower_columns
 from tetrad.lower.concat import lower_concat
 from tetrad.lower.control import CONTROL, lower_control, outputs_of
-from tetrad.lower.dedup import Look, Template, look_of, reused
+from tetrad.lower.dedup import Look, Template, describe_reuse, look_of, reused
 from tetrad.lower.elementwise import copy_launch, lower_map
-from tetrad.lower.merge_kernels import Siblings, Told, told
+from tetrad.lower.merge_kernels import Siblings, Told, describe_merged, told
 from tetrad.lower.row_reductions import lower_rows
-from tetrad.lower.scan_in_lanes import loop_of, lower_recurrence, walked_shape
-from tetrad.lower.scan_in_workgroup import groups_of, lower_cell
+from tetrad.lower.scan_in_lanes import lower_in_lanes
+from tetrad.lower.scan_in_workgroup import lower_in_workgroup
 from tetrad.lower.special import lower_special
 from tetrad.ops.matmul.tiles import lower_matmul
 from tetrad.ops.quantized_matmul.float_rows import lower_decoded_matmul
 from tetrad.ops.quantized_matmul.kernel import lower_lowbit_matmul
-from tetrad.passes.block_scans import in_rounds
-from tetrad.passes.fuse import fuse
-from tetrad.passes.in_place_updates import home, updates_of, with_room_for_updates
+from tetrad.passes.fused import Fused
+from tetrad.passes.in_place_updates import home, updates_of
+from tetrad.passes.plan_scan import ScanPlan
 from tetrad.passes.questions import group_kind
+from tetrad.passes.step import show_step
 from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
 from tetrad.schedule.nodes import Call, Launch, Schedule, Slot, Step
 
@@ -52,23 +53,19 @@ GENERATORS: dict[str, Generator] = {
 
 
 class Lowerer:
-    """Lowers graphs for one target, each sub-graph once; hands kernels over to `begin` as soon as
+    """Lowers graphs for one machine, each sub-graph once; hands kernels over to `begin` as soon as
     they are made."""
 
     def __init__(
         self,
-        target: Target,
+        machine: Machine,
         begin: Callable[[Program], None] = lambda program: None,
-        threads: int = 1,
     ) -> None:
-        self.target, self.begin, self.threads = target, begin, threads
+        self.machine, self.begin = machine, begin
         self.done: dict[tuple[Graph, frozenset[int]], Schedule] = {}
+        self.fused: dict[Graph, Fused] = {}  # of the graphs that those lowered so far hold
         self.templates: dict[Hashable, Template] = {}
         self.told: dict[Program, Told] = {}
-
-    def lower_program(self, graph: Graph) -> Schedule:
-        """A graph with all it holds."""
-        return self.lower(in_rounds(graph, is_in_one))
 
     def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Schedule:
         """A sub-graph, once. Its caller says where every output goes, so each is written, copies
@@ -79,18 +76,21 @@ class Lowerer:
         """
         key = (graph, frozenset(updates_of(graph)) if placed is None else placed)
         if key not in self.done:
-            self.done[key] = with_copies(self.lower(graph), self.target, key[1])
+            self.done[key] = with_copies(self.lower(self.fused[graph]), self.machine, key[1])
         return self.done[key]
 
-    def lower(self, graph: Graph) -> Schedule:
+    def lower(self, fused: Fused) -> Schedule:
+        """A graph with all it holds."""
+        graph, groups = fused.graph, fused.groups
         check_dtypes(graph)
-        graph = with_room_for_updates(graph)
-        groups = fuse(graph)
+        self.fused.update(fused.inner)
         slots = assign_slots(graph, groups)
-        memory = Memory(slots, self.target, self.threads)
+        memory = Memory(slots, self.machine)
         kept = {o for g in groups for o in g.outputs}
         made = {group: inputs_of(group, kept) for group in groups if not is_view(group, graph)}
-        looks = {group: look_of(group, made[group]) for group in made if is_generated(group)}
+        with show.spending("deduplicate"):
+            looks = {group: look_of(group, made[group]) for group in made if is_generated(group)}
+        show_step("deduplicate", lambda: describe_reuse(graph, looks, self.templates))
         siblings = Siblings(
             (look for look in looks.values() if look.key not in self.templates), self.told
         )
@@ -99,9 +99,10 @@ class Lowerer:
             if group in looks:
                 steps.extend(self.launches_of(group, inputs, memory, looks[group], siblings))
             else:
-                steps.extend(self.steps_of(group, memory))
+                steps.extend(self.steps_of(group, memory, fused))
         for program in siblings.rest():
             self.begin(program)
+        show_step("merge_kernels", lambda: describe_merged(graph, steps, self.told))
         steps = [told(step, self.told) for step in steps]
         return Schedule(
             graph,
@@ -111,7 +112,7 @@ class Lowerer:
             slots,
         )
 
-    def steps_of(self, group: Group, memory: Memory) -> list[Step]:
+    def steps_of(self, group: Group, memory: Memory, fused: Fused) -> list[Step]:
         """Of a group that has no kernels of its own."""
         if group.kind == "call":
             node = group.root
@@ -125,7 +126,7 @@ class Lowerer:
                 )
             ]
         if group.kind in CONTROL:
-            whole = lower_in_one(group.root, memory)
+            whole = lower_in_one(group.root, fused.scans, memory)
             if whole is not None:
                 self.begin(whole.program)
             return [whole or lower_control(group.root, memory, self.lower_called)]
@@ -143,7 +144,8 @@ class Lowerer:
         # of several results, which have a reader is not in the key
         is_single = len(group.root.types) == 1
         if is_single and look.key in self.templates:
-            return reused(self.templates[look.key], group, look.nodes, memory)
+            with show.spending("deduplicate"):
+                return reused(self.templates[look.key], group, look.nodes, memory)
         made = GENERATORS[group.kind](group, inputs, memory)
         launches = [made] if isinstance(made, Launch) else made
         for program in siblings.lowered(look, launches):
@@ -159,29 +161,23 @@ def is_generated(group: Group) -> bool:
     return group.kind in GENERATORS and not all(0 in kind.shape for kind in group.root.types)
 
 
-def lower_in_one(node: Node, memory: Memory) -> Launch | None:
-    """A scan that fits into one kernel."""
-    return (
-        (lower_recurrence(node, memory) or lower_cell(node, memory))
-        if node.op.name == "scan"
-        else None
-    )
+def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> Launch | None:
+    """A scan that is planned as one kernel."""
+    plan = plans.get(node)
+    if plan is None or not plan.is_one_kernel:
+        return None
+    generate = lower_in_lanes if plan.how == "in_lanes" else lower_in_workgroup
+    return generate(node, plan, memory)
 
 
-def is_in_one(node: Node) -> bool:
-    """Will it be one kernel?"""
-    loop = loop_of(node)
-    return walked_shape(loop) is not None or groups_of(loop) is not None
-
-
-def with_copies(lowered: Schedule, target: Target, placed: frozenset[int]) -> Schedule:
+def with_copies(lowered: Schedule, machine: Machine, placed: frozenset[int]) -> Schedule:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its
     own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
         if i not in placed and (slot.kind != "output" or slot.position != i):
             outputs[i] = output_slot(i, slot.type)
-            steps.append(copy_launch(slot, outputs[i], Memory({}, target)))
+            steps.append(copy_launch(slot, outputs[i], Memory({}, machine)))
     return Schedule(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
 

@@ -8,9 +8,11 @@ hundred branches, are compiled once.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+from tetrad.core import show
 from tetrad.core.record import replace
+from tetrad.graph.nodes import Graph
 from tetrad.kernel.merge import Merged, merged
 from tetrad.kernel.nodes import Program
 from tetrad.lower.dedup import Look, Outline
@@ -51,9 +53,11 @@ class Siblings:
 
     def joined(self, programs: list[Program]) -> list[Program]:
         """One program for all that are alike: mostly they all are."""
-        one = self.shared(programs)
-        families = [] if one else self.like_the_first(programs)
-        return [one] if one else [program for family in families for program in self.halved(family)]
+        with show.spending("merge_kernels"):
+            one = self.shared(programs)
+            families = [] if one else self.like_the_first(programs)
+            parts = [program for family in families for program in self.halved(family)]
+        return [one] if one else parts
 
     def halved(self, family: list[Program]) -> list[Program]:
         """One program for a family, or for each half of it: many may need more arguments than two
@@ -97,3 +101,15 @@ def told(step: Step, instead: dict[Program, Told]) -> Step:
         return step
     program, numbers = instead[step.program]
     return replace(step, program=program, args={**step.args, **numbers})
+
+
+def describe_merged(graph: Graph, steps: Iterable[Step], instead: Mapping[Program, Told]) -> str:
+    """Which kernels run as one that is told their sizes and numbers."""
+    launches = [step for step in steps if isinstance(step, Launch) and step.program in instead]
+    head = f"pass merge_kernels: graph {graph.name}: "
+    if not launches:
+        return head + "nothing to do"
+    merged = {launch.program: instead[launch.program] for launch in launches}
+    into = len({program for program, _ in merged.values()})
+    lines = [f"  {old.name} is {new.name} of {numbers}" for old, (new, numbers) in merged.items()]
+    return "\n".join([f"{head}{len(merged)} kernels -> {into}", *lines])

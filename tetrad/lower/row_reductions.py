@@ -13,12 +13,13 @@ from collections.abc import Callable
 from functools import partial
 
 from tetrad.core.dtypes import DType
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.lower.elementwise import computed, operations

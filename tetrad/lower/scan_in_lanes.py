@@ -10,121 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tetrad.core.record import record, replace
-from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.core.machine import LANES
+from tetrad.core.record import replace
+from tetrad.core.sizes import Shape, ceil_div, product
 from tetrad.core.types import row_strides
-from tetrad.graph.group import LEAVES
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
-from tetrad.loopnest.reader import At, splat_value
+from tetrad.loopnest.reader import At
+from tetrad.passes.plan_scan import ScanLoop, ScanPlan, loop_of
 from tetrad.schedule.nodes import Launch
 
-# of a carry: with more, a kernel for each step reads memory in a better order
-MOST_ELEMENTS = 1 << 15
-MOST_CARRIES = 12  # that registers hold
 
-
-@record(eq=False)
-class ScanLoop:
-    """The parts of a scan node."""
-
-    node: Node
-    body: Graph
-    consts: int
-    carries: int
-    length: Size
-    reverse: bool
-    unroll: int
-
-    @property
-    def leaves_steps(self) -> bool:
-        """Are there steps, perhaps, that make no whole trip?"""
-        return self.unroll > 1 and not (
-            isinstance(self.length, int) and self.length % self.unroll == 0
-        )
-
-    @property
-    def carried(self) -> tuple[Node, ...]:
-        return self.body.inputs[self.consts : self.consts + self.carries]
-
-    @property
-    def rows(self) -> tuple[Node, ...]:
-        return self.body.inputs[self.consts + self.carries :]
-
-
-def loop_of(node: Node) -> ScanLoop:
-    params = dict(node.params)
-    length, unroll = params["length"], params["unroll"]
-    together = min(unroll, max(1, length)) if isinstance(length, int) else unroll
-    return ScanLoop(
-        node,
-        params["body"],
-        params["consts"],
-        params["carries"],
-        length,
-        params["reverse"],
-        together,
-    )
-
-
-def walked_shape(loop: ScanLoop) -> Shape | None:
-    """The shape whose elements are lanes, if the scan is a recurrence of elements."""
-    if any(t.dtype.is_complex for n in (*loop.body.inputs, *loop.body.nodes()) for t in n.types):
-        return None  # a register holds no complex number
-    if holds_arrays(loop.body):
-        return None
-    shapes = {o.type.shape for o in loop.body.outputs} | {c.type.shape for c in loop.carried}
-    wide = [shape for shape in shapes if shape]
-    if len(wide) > 1 or not 1 <= loop.carries <= MOST_CARRIES:
-        return None
-    shape: Shape = wide[0] if wide else ()
-    count = product(shape)
-    if not isinstance(count, int) or not 1 <= count <= MOST_ELEMENTS:
-        return None
-    nodes = [node for node in loop.body.nodes() if node.op.name not in LEAVES]
-    return shape if all(is_pointwise(node, loop, shape) for node in nodes) else None
-
-
-def holds_arrays(body: Graph) -> bool:
-    """Has it constants that are no single number? Only operands of the loop have memory that its
-    kernel can read."""
-    return any(n.op.name == "constant" and splat_value(n) is None for n in body.nodes())
-
-
-def is_pointwise(node: Node, loop: ScanLoop, shape: Shape) -> bool:
-    """Is it computed on the spot, from carries at the element it is computed for?"""
-    if node.op.in_place or any(t.dtype.is_quantized for t in node.types):
-        return False
-    if node.op.kind == "elementwise":
-        return True
-    moves = node.op.kind == "movement" and (
-        node.op.read_rule is not None or node.op.name == "reshape"
-    )
-    return moves and not any(depends_on_carry(i, loop) and i.type.shape for i in node.inputs)
-
-
-def depends_on_carry(node: Node, loop: ScanLoop) -> bool:
-    carried = set(loop.carried)
-    stack, seen = [node], {node}
-    while stack:
-        current = stack.pop()
-        if current in carried:
-            return True
-        fresh = [i for i in current.inputs if i not in seen]
-        seen.update(fresh)
-        stack.extend(fresh)
-    return False
-
-
-def lower_recurrence(node: Node, memory: Memory) -> Launch | None:
-    """One kernel for the whole scan, or None when its body is not of this kind."""
-    loop = loop_of(node)
-    shape = walked_shape(loop)
-    if shape is None:
-        return None
+def lower_in_lanes(node: Node, plan: ScanPlan, memory: Memory) -> Launch:
+    """One kernel for the whole scan."""
+    loop, shape = loop_of(node), plan.lanes
     frame = Frame(f"scan_{work_name(loop.body)}", memory)
     kernel = Recurrence(frame, loop, shape)
     count = product(shape)

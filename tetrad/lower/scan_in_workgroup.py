@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tetrad.core.dtypes import f32, f64, i32, i64
+from tetrad.core.machine import LANES
 from tetrad.core.record import replace
 from tetrad.core.sizes import Shape, plain, product
 from tetrad.core.types import row_strides
@@ -19,29 +19,21 @@ from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
-from tetrad.lower.scan_in_lanes import ScanLoop, holds_arrays, loop_of, rounds
+from tetrad.lower.scan_in_lanes import rounds
 from tetrad.ops.matmul.epilogue import accumulator, multiply_add
-from tetrad.ops.matmul.few_rows import CHUNK
-from tetrad.passes.fuse import fuse
+from tetrad.passes.plan_scan import ScanLoop, ScanPlan, loop_of
 from tetrad.schedule.nodes import Launch
 
-DTYPES = (f32, f64, i32, i64)  # of what stays in scratch
-MOST_PRODUCTS = 1 << 16  # multiplications a step; with more, the workers share them
-MOST_ELEMENTS = 1 << 13  # of all that stays in scratch
-MOST_ROWS = 4
 VECTORS = 8  # of accumulators at a time
 UNROLLED = 2  # vectors of a walk that are written out
 
 
-def lower_cell(node: Node, memory: Memory) -> Launch | None:
-    """One kernel for the whole scan, or None when its body is not of this kind."""
-    loop = loop_of(node)
-    groups = groups_of(loop)
-    if groups is None:
-        return None
+def lower_in_workgroup(node: Node, plan: ScanPlan, memory: Memory) -> Launch:
+    """One kernel for the whole scan."""
+    loop, groups = loop_of(node), plan.groups
     work = sum(
         product((*g.root.type.shape, g.root.inputs[0].type.shape[-1]))
         for g in groups
@@ -52,52 +44,10 @@ def lower_cell(node: Node, memory: Memory) -> Launch | None:
     return replace(cell.frame.finish(1, flops=2 * work * loop.length), source=node.source)
 
 
-def groups_of(loop: ScanLoop) -> list[Group] | None:
-    """The groups of the body that need memory, if all of them are small products and maps."""
-    body = loop.body
-    every = [kind for node in (*body.inputs, *body.nodes()) for kind in node.types]
-    if not all(kind.is_static for kind in every) or any(node.op.in_place for node in body.nodes()):
-        return None
-    if holds_arrays(body):
-        return None
-    if any(
-        o in loop.carried and o is not c for o, c in zip(body.outputs, loop.carried, strict=False)
-    ):
-        return None  # carries that change places
-    groups = [g for g in fuse(body) if not is_only_reshape(g) or g.root in body.outputs]
-    kept = [node for g in groups for node in g.outputs]
-    stored = [*kept, *loop.carried]
-    small = sum(product(node.type.shape) for node in stored) <= MOST_ELEMENTS  # type: ignore[operator]
-    if not small or not all(
-        node.type.dtype in DTYPES and 0 not in node.type.shape for node in stored
-    ):
-        return None
-    products = [g for g in groups if g.kind == "matmul"]
-    if not products or not all(g.kind in ("map", "matmul") for g in groups):
-        return None
-    work = sum(product((*g.root.type.shape, g.root.inputs[0].type.shape[-1])) for g in products)
-    memory = {*kept, *body.inputs}
-    fits = plain(work) <= MOST_PRODUCTS and all(is_row_product(g, memory) for g in products)
-    return groups if fits else None
-
-
-def is_only_reshape(group: Group) -> bool:
-    """Nothing is computed: whoever reads it reads its operand."""
-    return group.members == (group.root,) and group.root.op.name == "reshape"
-
-
-def is_row_product(group: Group, memory: set[Node]) -> bool:
-    """A few rows times a matrix that lies in memory row by row."""
-    node = group.root
-    rows, depth = node.type.shape[0], node.inputs[0].type.shape[-1]
-    fits = node.type.rank == 2 and rows <= MOST_ROWS and 1 <= depth <= CHUNK  # type: ignore[operator]
-    return fits and node.type.dtype in (f32, f64) and node.inputs[1] in memory
-
-
 class Cell:
     """The kernel under construction."""
 
-    def __init__(self, frame: Frame, loop: ScanLoop, groups: list[Group]) -> None:
+    def __init__(self, frame: Frame, loop: ScanLoop, groups: tuple[Group, ...]) -> None:
         self.frame, self.k, self.reading, self.loop, self.groups = (
             frame,
             frame.k,

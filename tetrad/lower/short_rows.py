@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.lower.elementwise import computed, guarded_vectors, operations

@@ -12,11 +12,12 @@ from operator import add, mul
 from tetrad.core import lazy
 from tetrad.core.dtypes import i64, index
 from tetrad.core.errors import UnsupportedError
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.ops.rules import HALVES
@@ -268,7 +269,8 @@ GENERATORS: dict[str, Generator] = {
 # Generators in folders of ops, which are loaded when a program needs them: op -> file
 ELSEWHERE = {
     "argsort": "sort.kernel", "sort": "sort.kernel", "topk": "sort.kernel",
-    "attention": "attention.kernel", "put_cache": "attention.cache_kernel",
+    "attention": "attention.kernel", "attention_gradient": "attention.gradient_kernel",
+    "put_cache": "attention.cache_kernel",
     "put_scales": "attention.cache_kernel",
     "dequantize": "quantized_matmul.float_rows", "dynamic_update_slice": "dynamic.kernel",
     "interleave": "quantized_matmul.layout", "expert_matmul": "quantized_matmul.experts_kernel",

@@ -19,7 +19,7 @@ import numpy as np
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.core.extras import extra
 from tetrad.models.sampling import mask_words
-from tetrad.text.vocabulary import Kind
+from tetrad.text.vocabulary import TokenKind
 
 if TYPE_CHECKING:
     from tetrad.text.tokenizer import Tokenizer
@@ -29,7 +29,7 @@ KINDS = ("gbnf", "lark", "regex")
 UNFOLLOWED = "it leads to a place from which no text completes it, or is too large"
 # Between the parts of JSON: as in llama.cpp, so that a model cannot write spaces for ever.
 JSON_SPACE = {"whitespace_flexible": True, "whitespace_pattern": r"( |\n{1,2}[ \t]{0,20})"}
-NEVER = (Kind.UNUSED, Kind.CONTROL, Kind.UNKNOWN)  # tokens that are no text
+NEVER = (TokenKind.UNUSED, TokenKind.CONTROL, TokenKind.UNKNOWN)  # tokens that are no text
 
 
 ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|.)", re.DOTALL)

@@ -57,7 +57,7 @@ class Sequence:
 
     __slots__ = ("cached", "cancel", "is_open", "round", "slot", "thread")
 
-    def __init__(self, slot: Slot, cancel: threading.Event | None) -> None:
+    def __init__(self, slot: SequenceSlot, cancel: threading.Event | None) -> None:
         self.slot, self.cached, self.is_open, self.cancel = slot, 0, True, cancel
         self.round = -1 - LATELY  # the number of the last batch it was in
         self.thread = threading.get_ident()
@@ -75,7 +75,7 @@ class Sequence:
         return self.slot.tokens[: self.slot.length]
 
 
-class Slot:
+class SequenceSlot:
     """A place for one sequence: the tokens whose keys and values it holds, also after the sequence
     is gone."""
 
@@ -97,7 +97,7 @@ class Slot:
         return 0
 
 
-class Memory:
+class CacheArray:
     """One of the arrays of the cache. Compiled code changes it in place; what interrupts a step
     cannot lose it."""
 
@@ -152,17 +152,17 @@ def share_of(work: Work, count: int) -> Share:
     return Share(work, count, count if work.every else int(count == work.left))
 
 
-class Batch:
+class StepArguments:
     """The arguments of a step of one size, written anew for every step."""
 
-    def __init__(self, program: Known, tokens: int, rows: int, caches: list[Memory]) -> None:
+    def __init__(self, program: Known, tokens: int, rows: int, caches: list[CacheArray]) -> None:
         self.tokens, self.slot, self.position = (np.zeros(tokens, np.int32) for _ in range(3))
         self.rows = np.zeros(rows, np.int32)
         arrays = [Array.from_numpy(x) for x in (self.tokens, self.slot, self.position, self.rows)]
         self.bound = program.sized(*arrays, *[memory.array() for memory in caches])
         self.storages = [x.storage(Storage.from_numpy) for x in arrays]
 
-    def run(self, caches: list[Memory]) -> Array:
+    def run(self, caches: list[CacheArray]) -> Array:
         """The logits. The caches are changed where they are, or have moved."""
         made, *moved = self.bound.run(
             [*self.storages, *[memory.storage for memory in caches]], self.bound.dims
@@ -196,9 +196,11 @@ class Engine:
         self.programs, self.context = programs, context or programs.config.context
         self.keeps = programs.arch.state.keeps
         self.can_rewind = self.keeps is Keeps.TOKENS
-        self.caches = [Memory(array) for array in programs.state(slots, self.context, KINDS[kv])]
-        self.slots = [Slot(i, self.context) for i in range(slots)]
-        self.batches: dict[tuple[int, int], Batch] = {}
+        self.caches = [
+            CacheArray(array) for array in programs.state(slots, self.context, KINDS[kv])
+        ]
+        self.slots = [SequenceSlot(i, self.context) for i in range(slots)]
+        self.batches: dict[tuple[int, int], StepArguments] = {}
         self.turn = threading.Condition()
         self.queue: list[Work] = []
         self.is_running = False
@@ -266,12 +268,12 @@ class Engine:
         slot.tokens[: slot.length] = tokens[: slot.length]
         return sequence
 
-    def _may_read(self, slot: Slot) -> bool:
+    def _may_read(self, slot: SequenceSlot) -> bool:
         """A batch that runs now adds to what there is of a sequence, or, where only the last is
         kept, changes it."""
         return self.can_rewind or slot.sequence is None
 
-    def _copy(self, source: Slot, target: Slot, count: int) -> None:
+    def _copy(self, source: SequenceSlot, target: SequenceSlot, count: int) -> None:
         """The keys and values of the first tokens of another slot. A batch that runs now changes
         neither of them."""
         target.length = min(target.length, count)
@@ -302,7 +304,7 @@ class Engine:
             sequence.slot.tokens[: len(wanted)] = wanted
             sequence.slot.length = len(wanted)
 
-    def _parts(self, slot: Slot, count: int) -> list[np.ndarray]:
+    def _parts(self, slot: SequenceSlot, count: int) -> list[np.ndarray]:
         """What the state has of the first tokens of a slot; where it keeps the last only, they are
         all there are."""
         # [layer, slot, head, position or sixteen of them, ...]
@@ -532,7 +534,7 @@ class Engine:
         batch = self.batches.get((tokens, rows))
         if batch is None:
             program = self.programs.singles if tokens == 1 else self.programs.chunks
-            batch = self.batches[tokens, rows] = Batch(program, tokens, rows, self.caches)
+            batch = self.batches[tokens, rows] = StepArguments(program, tokens, rows, self.caches)
         self._fill(batch, shares)
         begin = time.perf_counter()
         logits = self._logits(batch, shares)
@@ -540,7 +542,7 @@ class Engine:
             self.pace = (time.perf_counter() - begin) / tokens
         self._settle(shares, logits)
 
-    def _run_batch(self, batch: Batch) -> Array:
+    def _run_batch(self, batch: StepArguments) -> Array:
         self.programs.check_files()
         begin = time.perf_counter()
         try:
@@ -551,7 +553,7 @@ class Engine:
         self._ran(begin)
         return logits
 
-    def _logits(self, batch: Batch, shares: list[Share]) -> np.ndarray:
+    def _logits(self, batch: StepArguments, shares: list[Share]) -> np.ndarray:
         """What a batch gives. Where only the last is kept, every token changes it, and none may do
         so twice: what interrupts a batch takes those changes back."""
         if self.keeps is not Keeps.LAST:
@@ -566,7 +568,7 @@ class Engine:
                     part[...] = old
             raise
 
-    def _fill(self, batch: Batch, shares: list[Share]) -> None:
+    def _fill(self, batch: StepArguments, shares: list[Share]) -> None:
         """Write the shares side by side. The batch is filled up with the token that has the fewest
         before it, again: what it writes is there already, bit by bit, so that no memory is needed
         for what nobody reads. A state that every token changes must not see one twice: there the

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 TOOL_TEMPLATE = "tokenizer.chat_template.tool_use"
 
 
-class Parts:
+class ModelParts:
     """What a model is made of."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Parts:
 
 def load_parts(
     path: str | os.PathLike[str], *, context: int = 0, overrides: Mapping[str, object] | None = None
-) -> Parts:
+) -> ModelParts:
     """Opens and checks a file and lays out its weights; `context` positions will be asked for (0:
     all it can).
 
@@ -90,7 +90,7 @@ def load_parts(
         finally:
             making.wait()  # it reads from the file
         file.check()  # what was copied is from one and the same file
-        return Parts(file.path, metadata, config, programs, making.result())
+        return ModelParts(file.path, metadata, config, programs, making.result())
 
 
 def overridden(

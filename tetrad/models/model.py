@@ -34,7 +34,7 @@ from tetrad.models.dry import Heads, breaker_heads
 from tetrad.models.embedding import every_row, pooled, text_states
 from tetrad.models.engine import Engine
 from tetrad.models.generation import Generation, Request, Stream
-from tetrad.models.load import Parts, load_parts
+from tetrad.models.load import ModelParts, load_parts
 from tetrad.models.settings import Settings, checked, takes_settings
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Model:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: ModelParts,
         *,
         context: int = 0,
         slots: int = 1,

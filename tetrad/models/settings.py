@@ -9,6 +9,7 @@ import inspect
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, TypedDict, TypeVar, Unpack
 
 import numpy as np
@@ -182,10 +183,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 def takes_settings(function: F) -> F:
     """The function, which shows the settings as its keywords to whoever asks for its signature."""
     found = inspect.signature(function)
-    shown = [
+    kept = [p for p in found.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    function.__signature__ = found.replace(parameters=[*kept, *keywords()])  # type: ignore[attr-defined]
+    return function
+
+
+@cache
+def keywords() -> tuple[inspect.Parameter, ...]:
+    return tuple(
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS[name])
         for name in RULES
-    ]
-    kept = [p for p in found.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    function.__signature__ = found.replace(parameters=[*kept, *shown])  # type: ignore[attr-defined]
-    return function
+    )

@@ -22,7 +22,7 @@ from tetrad.compiler.known import Known
 from tetrad.core import lazy
 from tetrad.core.dtypes import u8
 from tetrad.core.errors import UnsupportedError
-from tetrad.core.memory import check_memory
+from tetrad.core.limits import check_memory
 from tetrad.core.record import record
 from tetrad.core.sizes import Dim, plain
 from tetrad.core.types import ArrayType
@@ -41,7 +41,7 @@ Order = Callable[[str], np.ndarray | None]
 
 
 @record(eq=False)
-class Place:
+class PlacedTensor:
     """A low-bit tensor of the file, and the byte of the common memory where it is laid out."""
 
     tensor: Tensor
@@ -119,9 +119,9 @@ def load_weights(file: File, order_of: Order) -> tuple[dict[str, Array], tuple[P
     )
 
 
-def plan(file: File) -> tuple[list[Place], int]:
+def plan(file: File) -> tuple[list[PlacedTensor], int]:
     """Where each low-bit tensor goes, and how many bytes they take."""
-    found: list[Place] = []
+    found: list[PlacedTensor] = []
     start = 0
     for tensor in file.tensors.values():
         if tensor.format in FLOATS:
@@ -136,7 +136,7 @@ def plan(file: File) -> tuple[list[Place], int]:
             )
             raise UnsupportedError(message, hint=f"supported: {known}")
         kind, storage = laid_out(tensor.format, tensor.shape)
-        found.append(Place(tensor, kind, storage, start))
+        found.append(PlacedTensor(tensor, kind, storage, start))
         start += -(-storage[0] * storage[1] // LINE) * LINE
     return found, start
 
@@ -159,16 +159,16 @@ def small_formats(file: File) -> set[str]:
     return {format for format, nbytes in sizes.items() if nbytes <= SMALL}
 
 
-def is_aligned(place: Place) -> bool:
+def is_aligned(place: PlacedTensor) -> bool:
     """Can kernels read it where it lies? A file may align to less than a word."""
     return place.tensor.offset % place.lanes.unit_bytes == 0
 
 
-def batches(places: Iterable[Place]) -> list[list[Place]]:
+def batches(places: Iterable[PlacedTensor]) -> list[list[PlacedTensor]]:
     """Tensors that one run lays out: of one format, rows equally long, in one file. The largest
     first."""
-    made: list[list[Place]] = []
-    open_: dict[tuple[str, int, str], list[Place]] = {}
+    made: list[list[PlacedTensor]] = []
+    open_: dict[tuple[str, int, str], list[PlacedTensor]] = {}
     for place in places:
         key = (place.tensor.format, place.blocks, place.tensor.file)
         if key not in open_ or batch_bytes(open_[key]) >= BATCH:
@@ -178,7 +178,7 @@ def batches(places: Iterable[Place]) -> list[list[Place]]:
     return sorted(made, key=batch_bytes, reverse=True)
 
 
-def batch_bytes(batch: list[Place]) -> int:
+def batch_bytes(batch: list[PlacedTensor]) -> int:
     return sum(place.tensor.nbytes for place in batch)
 
 
@@ -211,7 +211,7 @@ class Patterns:
         self.order_of = order_of
         self.known: dict[tuple[int, int], tuple[np.ndarray | None, np.ndarray, np.ndarray]] = {}
 
-    def of(self, place: Place) -> tuple[np.ndarray, np.ndarray]:
+    def of(self, place: PlacedTensor) -> tuple[np.ndarray, np.ndarray]:
         order = self.order_of(place.tensor.name)
         # there is one object of each type; and the order is kept, so its id is its own
         key = id(place.kind), id(order)
@@ -224,7 +224,7 @@ class Patterns:
         return moved, places + place.start
 
 
-def lay_out(file: File, batch: list[Place], patterns: Patterns, memory: Array) -> None:
+def lay_out(file: File, batch: list[PlacedTensor], patterns: Patterns, memory: Array) -> None:
     """Put some more tensors into the memory."""
     first = batch[0]
     starts, places = (np.concatenate(parts) for parts in zip(*map(patterns.of, batch), strict=True))
@@ -249,7 +249,9 @@ def interleaver(format: str) -> Known:
     return Known(lay_out_rows, lambda: f"interleave {format}", donated=(0,), dims=dims)
 
 
-def lay_out_slowly(file: File, place: Place, order: np.ndarray | None, target: np.ndarray) -> None:
+def lay_out_slowly(
+    file: File, place: PlacedTensor, order: np.ndarray | None, target: np.ndarray
+) -> None:
     """With NumPy, some rows at a time."""
     rows, raw = (
         place.rows(order),

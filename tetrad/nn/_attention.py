@@ -1,24 +1,23 @@
-"""Attention of queries to keys, as `td.nn.dot_product_attention`: two products with a softmax
-between them.
+"""Attention of queries to keys, as `td.nn.dot_product_attention`: the op `attention` over arrays.
 
 Receives queries, keys and values [batch, time, heads, size] and what hides keys from queries;
-returns what the queries found. A composition of public functions; `td.nn` loads this module when it
-is first used. Language models that run have an op of their own (`ops/attention/op.py`), whose keys
-and values lie in a cache.
+returns what the queries found. Here operands are brought to the form of the op and checked; its
+meaning, its order and its gradient are in `ops/attention`. `td.nn` loads this module when it is
+first used.
 """
 
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import Any
 
-from tetrad import nn
 from tetrad.arrays import functions as td
-from tetrad.arrays.creation import positions
-from tetrad.core.dtypes import bool_, f32
+from tetrad.core.dtypes import bool_, f32, f64, i32, i64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.floats import guarded
-from tetrad.core.sizes import Size
+from tetrad.ops.attention.dense import CAUSAL, UNBOUNDED, accumulator
+from tetrad.ops.attention.op import attention
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array
 
@@ -34,10 +33,12 @@ def dot_product_attention(
     mask: Any = None,
     *,
     scale: float | None = None,
-    is_causal: bool = False,
+    is_causal: bool | str = False,
     query_seq_lengths: Any = None,
     key_value_seq_lengths: Any = None,
     local_window_size: int | tuple[int, int] | None = None,
+    softcap: float = 0.0,
+    layout: str = "bsnh",
 ) -> Array:
     """softmax(scale * query key + bias) value, for queries [batch, T, heads, size] and keys [batch,
     S, groups, size].
@@ -49,60 +50,51 @@ def dot_product_attention(
     where something can be hidden, a query that sees a number that is not finite finds NaN. Numbers
     of 16 bits are computed in f32.
 
+    `is_causal="bottom_right"` lets the last query see the last key, and counts windows from there.
+    With a softcap c a score is c tanh(score / c) before the bias. With `layout="bnsh"` arrays are
+    [batch, heads, time, size]. Memory is linear in T and S, for gradients too.
+
     >>> import tetrad as td
     >>> q, kv = td.ones((4, 8, 16)), td.ones((6, 2, 16))
     >>> td.nn.dot_product_attention(q, kv, kv).shape
     (4, 8, 16)
     """
-    q, k, v = (_with_batch(_wide(x), 4) for x in (query, key, value))
-    _check(q, k, v)
-    batch, times, heads, size = q.shape
-    groups, keys = k.shape[2], k.shape[1]
-    seen = _seen(times, keys, mask, is_causal, local_window_size)
-    seen += _within(query_seq_lengths, times, (-1, 1, times, 1))
-    seen += _within(key_value_seq_lengths, keys, (-1, 1, 1, keys))
-    (q, from_q), (k, from_k), (v, from_v) = (_finite(x) if seen else (x, None) for x in (q, k, v))
-    grouped = td.reshape(q, (batch, times, groups, -1, size))
-    scores = td.einsum("btkgh,bskh->bkgts", grouped, k) * (
-        1 / math.sqrt(size) if scale is None else scale
+    given = [_with_batch(x, 4) for x in _alike(query, key, value)]
+    _check(given, layout)
+    if not isinstance(scale, Real | None):
+        given[0], scale = given[0] * scale, 1.0
+    names, optional = _optional(given[0], bias, mask, query_seq_lengths, key_value_seq_lengths)
+    before, after = _window(local_window_size)
+    found, _ = attention(
+        *given,
+        *optional,
+        layout=layout,
+        given=names,
+        scale=1 / math.sqrt(given[0].shape[-1]) if scale is None else float(scale),
+        softcap=float(softcap),
+        causal=is_causal if isinstance(is_causal, str) else CAUSAL[bool(is_causal)],
+        before=before,
+        after=after,
     )
-    if from_q is not None and from_k is not None and from_v is not None:
-        by_query = td.reshape(td.matrix_transpose(from_q), (batch, groups, -1, times, 1))
-        scores += by_query + td.reshape(
-            td.matrix_transpose(from_k + from_v), (batch, groups, 1, 1, keys)
-        )
-    scores = td.reshape(scores, (batch, heads, times, keys))
-    scores = scores if bias is None else scores + _with_batch(as_array(bias), 4)
-    shares = nn.softmax(scores, where=_all(seen))
-    shares = td.reshape(shares, (batch, groups, -1, times, keys))
-    found = td.reshape(
-        td.einsum("bkgts,bskh->btkgh", shares, v), (batch, times, heads, v.shape[-1])
-    )
-    return td.astype(
-        td.reshape(found, (*as_array(query).shape[:-1], v.shape[-1])), as_array(query).dtype
-    )
+    outer = as_array(query)
+    return td.astype(td.reshape(found, (*outer.shape[:-1], found.shape[-1])), outer.dtype)
 
 
-def _finite(x: Array) -> tuple[Array, Array]:
-    """x with 0 for what is not finite, and for each vector of it 0, or NaN to be added to scores:
-    hidden with them, it has no effect, where as a factor it would make NaN of the 0 that a hidden
-    key counts."""
-    finite = td.isfinite(x)
-    return td.where(finite, x, 0), td.where(
-        td.all(finite, axis=-1), td.asarray(0.0, dtype=x.dtype), math.nan
-    )
-
-
-def _wide(x: Any) -> Array:
-    found = as_array(x)
-    return td.astype(found, f32) if found.dtype.bits < 32 or not found.dtype.is_float else found
+def _alike(*operands: Any) -> list[Array]:
+    """Floats of one dtype: that of all, else f32 or f64."""
+    arrays = [as_array(x) for x in operands]
+    kinds = {x.dtype for x in arrays}
+    if len(kinds) == 1 and arrays[0].dtype.is_float:
+        return arrays
+    return [td.astype(x, f64 if f64 in kinds else f32) for x in arrays]
 
 
 def _with_batch(x: Array, rank: int) -> Array:
     return td.reshape(x, (*(1,) * (rank - x.ndim), *x.shape))
 
 
-def _check(q: Array, k: Array, v: Array) -> None:
+def _check(given: list[Array], layout: str) -> None:
+    q, k, v = given
     fits = (
         q.ndim == k.ndim == v.ndim == 4
         and k.shape[:3] == v.shape[:3]
@@ -115,7 +107,8 @@ def _check(q: Array, k: Array, v: Array) -> None:
             message,
             "all are [batch, time, heads, size]; keys and values differ in size at most",
         )
-    heads, groups = q.shape[2], k.shape[2]
+    axis = 1 if layout == "bnsh" else 2
+    heads, groups = q.shape[axis], k.shape[axis]
     if isinstance(heads, int) and isinstance(groups, int) and (not groups or heads % groups):
         fail(
             ShapeError,
@@ -123,40 +116,45 @@ def _check(q: Array, k: Array, v: Array) -> None:
         )
 
 
-def _seen(
-    times: Size, keys: Size, mask: Any, is_causal: bool, window: int | tuple[int, int] | None
-) -> list[Array]:
-    """What says, for queries [.., T, 1] and keys [.., 1, S], that one sees the other; all must say
-    so."""
-    at, other = td.reshape(positions(times), (times, 1)), td.reshape(positions(keys), (1, keys))
-    seen = []
-    if mask is not None:
-        given = as_array(mask)
-        if given.dtype is not bool_:
-            fail(
-                DtypeError,
-                f"{NAME}: a mask is made of truth values, got {given.type}",
-                "numbers to add are a bias",
-            )
-        seen.append(_with_batch(given, 4))
-    if is_causal:
-        seen.append(at >= other)
-    if window is not None:
-        before, after = window if isinstance(window, tuple) else (window, window)
-        seen += [other >= at - before, other <= at + after]
-    return seen
+def _optional(
+    q: Array, bias: Any, mask: Any, query_lengths: Any, key_lengths: Any
+) -> tuple[tuple[str, ...], list[Array]]:
+    """The optional operands there are, by their names in the op."""
+    found = {
+        "bias": bias if bias is None else _as_bias(as_array(bias), q),
+        "mask": mask if mask is None else _as_mask(as_array(mask)),
+        "query_lengths": _as_lengths(query_lengths),
+        "key_lengths": _as_lengths(key_lengths),
+    }
+    present = {name: x for name, x in found.items() if x is not None}
+    return tuple(present), list(present.values())
 
 
-def _within(lengths: Any, size: Size, shape: tuple[Any, ...]) -> list[Array]:
-    """Places before the end of each sequence, in this shape."""
+def _as_bias(x: Array, q: Array) -> Array:
+    wide = accumulator(q.dtype)
+    fits = x.dtype.is_float and x.dtype.bits <= wide.bits
+    return _with_batch(x if fits else td.astype(x, wide), 4)
+
+
+def _as_mask(x: Array) -> Array:
+    if x.dtype is not bool_:
+        fail(
+            DtypeError,
+            f"{NAME}: a mask is made of truth values, got {x.type}",
+            "numbers to add are a bias",
+        )
+    return _with_batch(x, 4)
+
+
+def _as_lengths(lengths: Any) -> Array | None:
     if lengths is None:
-        return []
-    ends = td.reshape(as_array(lengths), (-1, 1))
-    return [td.reshape(td.reshape(positions(size), (1, size)) < ends, shape)]
+        return None
+    ends = td.reshape(as_array(lengths), (-1,))
+    return ends if ends.dtype in (i32, i64) else td.astype(ends, i64)
 
 
-def _all(seen: list[Array]) -> Array | None:
-    result = None
-    for one in seen:
-        result = one if result is None else td.logical_and(result, one)
-    return result
+def _window(size: int | tuple[int, int] | None) -> tuple[int, int]:
+    if size is None:
+        return UNBOUNDED, UNBOUNDED
+    before, after = size if isinstance(size, tuple) else (size, size)
+    return int(before), int(after)

@@ -19,7 +19,7 @@ from tetrad.ops import (
     split,
     transcendental,
 )
-from tetrad.ops.attention import cache
+from tetrad.ops.attention import cache, derivatives
 from tetrad.ops.attention import op as attention
 from tetrad.ops.dynamic import op as dynamic
 from tetrad.ops.fft import op as fft
@@ -42,6 +42,7 @@ __all__ = [
     "complex",
     "convert",
     "decoded",
+    "derivatives",
     "dynamic",
     "eigen",
     "experts",

@@ -20,7 +20,8 @@ from tetrad.ops.calculus import cast, run, where
 from tetrad.ops.cases import same_shaped
 from tetrad.ops.rules import FLOATS, Array, precise, same_type
 
-FAR = {"silu": 1000.0, "gelu": 40.0}  # x e**x at -1000 and erfc(40 / sqrt 2) are 0 in f64
+# x e**x at -1000 and erfc(40 / sqrt 2) are 0 in f64
+FAR = {"silu": 1000.0, "gelu": 40.0, "gelu_tanh": 40.0}
 HIGH = math.sqrt(0.5)
 LOW = -4.833646656726457e-17  # sqrt(0.5) - HIGH
 SPLIT = 2.0**27 + 1  # Dekker: halves of f64 numbers whose products are exact
@@ -131,4 +132,53 @@ def gelu_jvp(t: Node, y: Node, x: Node) -> Node:
     near = held("gelu", cast(x, x.type.dtype.computing))
     density = run("exp", -0.5 * (near * near)) * (1 / math.sqrt(2 * math.pi))
     slope: Node = cast(0.5 * run("erfc", -HIGH * near) + near * density, t.type.dtype)
+    return t * slope  # type: ignore[no-any-return]
+
+
+# -- gelu with tanh --------------------------------------------------------------------------------
+
+# sqrt(8 / pi), not computed: the host may round otherwise
+STEEP, BEND = 1.5957691216057308, 0.044715
+
+
+@op(
+    type=same_type("gelu_tanh", FLOATS),
+    cases=same_shaped(1, FLOATS),
+    dtypes=FLOATS,
+    promote="float",
+    # of f32 far left, where e**z makes |z| roundings of one of z
+    ulps={f32: 256, f64: 8, f16: 1, bf16: 1},
+    cost=30,
+    public=False,
+)
+@precise
+def gelu_tanh(x: Array) -> Array:
+    """x (1 + tanh(z / 2)) / 2 for z = sqrt(8 / pi) (x + 0.044715 x**3): near gelu.
+
+    The gate is the sigmoid of z, which keeps its digits where tanh is nearly -1.
+
+    >>> gelu_tanh(np.array([0.0, -np.inf, np.inf, -1.0])).round(6)
+    array([ 0.      , -0.      ,       inf, -0.158808])
+    """
+    near = np.maximum(x, -FAR["gelu_tanh"])  # on the right infinity does no harm
+    z = STEEP * (near + BEND * (near * near * near))
+    e = np.exp(-np.abs(z))
+    return near * (np.where(z < 0, e, np.ones_like(e)) / (1 + e))
+
+
+@gelu_tanh.lower
+def gelu_tanh_lower(k: KernelBuilder, x: Val) -> Val:
+    near = k.max(x, k.const(-FAR["gelu_tanh"], x.dtype))
+    return near * km.sigmoid(k, (near + near * near * near * BEND) * STEEP)
+
+
+@gelu_tanh.jvp
+def gelu_tanh_jvp(t: Node, y: Node, x: Node) -> Node:
+    """g + x g (1 - g) z', in f32 at least."""
+    near = held("gelu_tanh", cast(x, x.type.dtype.computing))
+    square = near * near
+    gate = run("sigmoid", STEEP * (near + BEND * (square * near)))
+    slope: Node = cast(
+        gate * (1 + near * (1 - gate) * (STEEP + (3 * STEEP * BEND) * square)), t.type.dtype
+    )
     return t * slope  # type: ignore[no-any-return]

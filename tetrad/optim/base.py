@@ -177,7 +177,8 @@ def masked(
 ) -> GradientTransformation:
     """A step for the leaves where the mask is true; others pass unchanged and have no state.
 
-    mask   a tree of bools, or a function from parameters to one; a bool above leaves stands for all of them
+    mask   a tree of bools, or a function from parameters to one; a bool above leaves stands for
+           all of them
 
     >>> import tetrad as td
     >>> some = masked(td.optim.scale(-1.0), {"w": True, "b": False})

@@ -1,45 +1,36 @@
-"""Lowering, rounds: `unroll=n` of a scan, n steps in every round of its loop and what is left after
-them.
+"""Passes, blocks of a scan: `unroll=n` of a scan, n steps in every round of its loop and what is
+left after them.
 
-A scan that is one kernel has rounds inside it (`lower.scan_in_lanes`). Any other becomes, graph in
-and graph out, a scan over blocks of n rows whose body is n steps, fused and planned together, and a
-scan of the steps that are left.
+Receives and returns whole programs. A scan that is one kernel has rounds inside it
+(`lower.scan_in_lanes`). Any other becomes a scan over blocks of n rows whose body is n steps, fused
+and planned together, and a scan of the steps that are left.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from tetrad.graph.build import fresh_like, make_graph, make_parameter
 from tetrad.graph.loops import make_scan, replace_loops, scan
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import reshape, run, sliced
+from tetrad.passes.plan_scan import has_blocks, plan_scan
 from tetrad.passes.unroll import steps_of
 
 
-def in_rounds(graph: Graph, in_one: Callable[[Node], bool]) -> Graph:
-    """The program with rounds in every scan that wants them, but for those that will be one
-    kernel."""
-
-    def rounds_of(loop: Node) -> tuple[Node, ...] | None:
-        return scan_in_rounds(loop) if wants_rounds(loop) and not in_one(loop) else None
-
+def block_scans(graph: Graph) -> Graph:
+    """The program with blocks in every scan whose plan says so."""
     done: dict[Graph, Graph] = {}
     for part in innermost_first(graph):
-        done[part] = replace_loops(replace_graphs(part, done), rounds_of)
+        done[part] = replace_loops(replace_graphs(part, done), blocked_results)
     return done[graph]
 
 
-def wants_rounds(node: Node) -> bool:
-    """A length that is a Dim has no number of rounds: its loop of the schedule stays as it is."""
-    if node.op is not scan:
-        return False
-    length, steps = node.param("length"), node.param("unroll")
-    return isinstance(length, int) and 1 < steps < length
+def blocked_results(loop: Node) -> tuple[Node, ...] | None:
+    is_blocked = loop.op is scan and has_blocks(loop) and plan_scan(loop).how == "blocked"
+    return scan_in_blocks(loop) if is_blocked else None
 
 
-def scan_in_rounds(node: Node) -> tuple[Node, ...]:
+def scan_in_blocks(node: Node) -> tuple[Node, ...]:
     """The results of a scan: of its rounds, then of the steps that are left, which are the first
     rows in reverse."""
     length, unroll, reverse = (node.param(name) for name in ("length", "unroll", "reverse"))

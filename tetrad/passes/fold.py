@@ -24,7 +24,10 @@ MAX_BYTES = 64 << 20  # of a folded result, and of the operands it is computed f
 
 @fold.rule(var("value", ops=(constant,)))
 def one_value_is_broadcast(value: Node) -> Node | None:
-    """constant([c, c, c])  ->  expand(constant(c)); equal bytes of quantised blocks are no repeated element."""
+    """constant([c, c, c])  ->  expand(constant(c))
+
+    Equal bytes of quantised blocks are no repeated element.
+    """
     if value.type.size == 1 or value.type.dtype.is_quantized:
         return None
     element = value.param("value").splat

@@ -4,12 +4,13 @@ Decided by data flow and use counts, before memory is planned. A node is *materi
 memory; every other node is computed inside the kernels that read it. Kinds of group:
 
     map       one walk over an index space, any number of outputs of one shape
-    rows      reductions over trailing axes with everything that works on the same rows (softmax, norms)
+    rows      reductions over trailing axes with all that works on the same rows (softmax, norms)
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
     concat    of many parts, one after the other
     matmul    a contraction with the elementwise work on its result
-    lowbit    the same with a low-bit weight, rows in 8 bits;  decoded  with a weight decoded as it is read
+    lowbit    the same with a low-bit weight, rows in 8 bits
+    decoded   the same with a weight that is decoded as it is read
     special   an op with a generator of its own
     call, scan, while_loop, switch   sub-graphs;  item  one of several results
 """

@@ -133,7 +133,10 @@ def may_fail(node: Node) -> bool:
 
 
 def with_vectors_first(body: Graph, consts: int) -> Graph:
-    """matmul(constant [m,k], x [k,1])  ->  matmul(x [1,k], transpose(constant)), the same sums in the same order."""
+    """matmul(constant [m,k], x [k,1])  ->  matmul(x [1,k], transpose(constant))
+
+    The sums are the same, in the same order.
+    """
     fixed = fixed_nodes(body, body.inputs[:consts])
     done: dict[Node, Node] = {}
     for node in body.nodes():

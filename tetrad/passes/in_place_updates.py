@@ -1,21 +1,57 @@
-"""Lowering, updates: ops that change an array in place, and the copies that make this safe.
+"""Passes, updates: ops that change an array in place, and the copies that make this safe.
 
-An op with `in_place` (a KV cache taking in new keys) gives an array that lies where its operand 0
-lay. That holds through calls: an output of a sub-graph that updates an input lies where the
-caller's operand lies. Where somebody else still needs the old contents, the operand is copied
-first; a caller's argument that is not donated is copied by the driver.
+Receives and returns whole programs. An op with `in_place` (a KV cache taking in new keys) gives an
+array that lies where its operand 0 lay. That holds through calls: an output of a sub-graph that
+updates an input lies where the caller's operand lies. Where somebody else still needs the old
+contents, the operand is copied first; a caller's argument that is not donated is copied by the
+driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
-from tetrad.graph.build import apply, make_graph, rebuild, with_inputs
+from tetrad.graph.build import apply, intern, make_graph, rebuild, with_inputs
+from tetrad.graph.loops import scan, switch, while_loop
+from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node, topological, uses
 from tetrad.ops.movement import after, copy
 
+CONTROL = (scan, while_loop, switch)
 _updates: WeakKeyDictionary[Graph, dict[int, int]] = WeakKeyDictionary()
+
+
+def place_updates(graph: Graph) -> Graph:
+    """The program in which every update may happen, in each graph and in each step of its loops."""
+    done: dict[Graph, Graph] = {}
+    for part in innermost_first(graph):
+        done[part] = with_room_for_updates(with_own_bodies(replace_graphs(part, done)))
+    return done[graph]
+
+
+def with_own_bodies(graph: Graph) -> Graph:
+    """The graph with loops and branches that change no operand but those whose results lie
+    there."""
+    nodes = graph.nodes()
+    if not any(node.op in CONTROL for node in nodes):
+        return graph
+    done: dict[Node, Node] = {}
+    for node in nodes:
+        moved = with_inputs(node, tuple(done[i] for i in node.inputs))
+        done[node] = with_own_body(moved) if node.op in CONTROL else moved
+    return make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs])
+
+
+def with_own_body(node: Node) -> Node:
+    stays, params = updates_by(node), dict(node.params)
+    if node.op is switch:
+        params["branches"] = tuple(with_own_updates(b, stays) for b in params["branches"])
+    else:
+        params["body"] = with_own_updates(params["body"], stays)
+    if node.op is while_loop:
+        params["condition"] = with_own_updates(params["condition"], ())
+    return intern(node.op, node.inputs, tuple(sorted(params.items())), node.types, node.source)
 
 
 def updated(node: Node) -> Node | None:
@@ -76,7 +112,7 @@ def updates_of(graph: Graph) -> dict[int, int]:
     return found
 
 
-def with_own_updates(graph: Graph, allowed: Mapping[int, int]) -> Graph:
+def with_own_updates(graph: Graph, allowed: Iterable[int]) -> Graph:
     """The graph with a copy of every input that it would change, but for outputs that may lie where
     inputs lie."""
     roomy = with_room_for_updates(graph)
@@ -107,7 +143,7 @@ def with_room_for_updates(graph: Graph) -> Graph:
     changes = 0
     for node in topological(graph.outputs, reads):
         inputs = [done[i] for i in node.inputs]
-        for position in overwritten(node):
+        for position in overwritten(node) if node.op is not after else ():
             operand = node.inputs[position]
             if node in reads:
                 inputs[position] = apply(
@@ -134,7 +170,7 @@ def early_reads(graph: Graph) -> dict[Node, list[Node]]:
     found: dict[Node, list[Node]] = {}
     for node in graph.nodes():
         places = overwritten(node)
-        if len(places) != 1:
+        if len(places) != 1 or node.op is after:
             continue
         changed = node.inputs[places[0]]
         others = [user for user in users[changed] if user is not node]

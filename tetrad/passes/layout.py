@@ -199,7 +199,7 @@ def is_work_on_repeats(node: Node) -> bool:
 
 @layout.rule(var("node", where=is_work_on_repeats))
 def work_before_repeating(node: Node) -> Node | None:
-    """op(expand(x), expand(y))  ->  expand(op(x, y)), when x and y together are smaller than the result."""
+    """op(expand(x), expand(y))  ->  expand(op(x, y)), when x and y together are smaller."""
     shape = node.type.shape
     parts = [i.inputs[0] for i in node.inputs]
     small = broadcast_shapes(node.op.name, *(part.type for part in parts))

@@ -196,7 +196,7 @@ class Fired:
 
 
 @record(frozen=False)
-class Trace:
+class RuleLog:
     """The log of rules that fired, in order; handed in by whoever wants to know."""
 
     fired: list[Fired] = field(default_factory=list)
@@ -248,17 +248,17 @@ class Rules:
                 )
 
     @overload
-    def apply(self, target: Node, trace: Trace | None = None) -> Node: ...
+    def apply(self, target: Node, trace: RuleLog | None = None) -> Node: ...
     @overload
-    def apply(self, target: Graph, trace: Trace | None = None) -> Graph: ...
+    def apply(self, target: Graph, trace: RuleLog | None = None) -> Graph: ...
 
-    def apply(self, target: Node | Graph, trace: Trace | None = None) -> Node | Graph:
+    def apply(self, target: Node | Graph, trace: RuleLog | None = None) -> Node | Graph:
         """The node or graph with no rule left to fire. Nested graphs are left to the pipeline."""
         if isinstance(target, Node):
             return self._rewrite([target], trace)[0]
         return make_graph(target.name, target.inputs, self._rewrite(target.outputs, trace))
 
-    def _rewrite(self, roots: Sequence[Node], trace: Trace | None) -> list[Node]:
+    def _rewrite(self, roots: Sequence[Node], trace: RuleLog | None) -> list[Node]:
         """Bottom-up with an explicit stack: operands first, then the node, then whatever it
         became."""
         final: dict[Node, Node] = {}

@@ -19,7 +19,7 @@ from tetrad.graph.build import constant, make_constant, make_graph, with_inputs
 from tetrad.graph.nodes import Graph, Literal, Node
 from tetrad.ops.complex import join, part
 from tetrad.ops.movement import expand
-from tetrad.passes.rewrite import Rules, Trace, var
+from tetrad.passes.rewrite import RuleLog, Rules, var
 
 Pair = tuple[Node, Node]
 parts = Rules("parts")
@@ -38,7 +38,7 @@ def joined_again(x: Node) -> Node:
     return x
 
 
-def split(graph: Graph, trace: Trace | None = None) -> Graph:
+def split(graph: Graph, trace: RuleLog | None = None) -> Graph:
     """The graph with every complex node split into its parts; parameters and outputs keep their
     types."""
     nodes = graph.nodes()

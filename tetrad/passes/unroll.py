@@ -1,7 +1,7 @@
 """Passes, unrolling: a scan that is asked to unroll as many steps as it has is no loop.
 
 Receives and returns graphs. The steps stand one after the other and are simplified, fused and
-planned together. A scan that is asked for fewer gets rounds of so many steps when it is lowered
+planned together. A scan that is asked for fewer gets blocks of so many steps later on
 (`passes.block_scans`).
 """
 
@@ -10,21 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tetrad.graph.build import spliced
-from tetrad.graph.loops import replace_loops, scan
+from tetrad.graph.loops import replace_loops
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import reshape, run, sliced
+from tetrad.passes.plan_scan import is_unrolled
 
 
 def unroll(graph: Graph) -> Graph:
     """The graph without the scans that are to be unrolled whole."""
     return replace_loops(graph, lambda loop: unrolled(loop) if is_unrolled(loop) else None)
-
-
-def is_unrolled(node: Node) -> bool:
-    if node.op is not scan:
-        return False
-    length, steps = node.param("length"), node.param("unroll")
-    return steps > 1 and isinstance(length, int) and 0 < length <= steps
 
 
 def unrolled(loop: Node) -> list[Node]:

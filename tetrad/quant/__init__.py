@@ -1,18 +1,18 @@
-"""Block formats: how low-bit weights lie in bytes. One file per format: each file of this folder is
-imported, and those that are a format register it.
+"""Block formats: how low-bit weights lie in bytes. One file per format; they are loaded when the
+first format is asked for.
 
 Receives bytes as GGUF files hold them and gives f32 arrays, or the other way round. Kernels take
 the parts instead (`Format.codes`, `scales`, `mins`); files are opened elsewhere.
 """
 
-import os
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from tetrad.core import lazy
 from tetrad.core.errors import ShapeError
@@ -20,12 +20,10 @@ from tetrad.core.source import user_source
 from tetrad.quant.fields import F32, U8
 from tetrad.quant.format import FORMATS, Format, format_named
 
-__all__ = ["Format", "format_named", "formats", "from_bytes", "pack", "quantize", "unpack"]
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
 
-# not by pkgutil: it loads `inspect`, which takes longer than all formats
-for _name in sorted(os.listdir(__path__[0])):
-    if _name.endswith(".py") and not _name.startswith("_"):
-        lazy.module(f"{__name__}.{_name.removesuffix('.py')}")
+__all__ = ["Format", "format_named", "formats", "from_bytes", "pack", "quantize", "unpack"]
 
 
 def __getattr__(name: str) -> Any:

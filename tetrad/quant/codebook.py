@@ -5,6 +5,8 @@ Receives the table of a format; finds the entry nearest to a number, and the cod
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from tetrad.quant.fields import F32, U8
@@ -19,15 +21,24 @@ class CodeBook:
 
     def __init__(self, table: tuple[int, ...]) -> None:
         self.table = table
-        entries, first = np.unique(np.array(table, np.int16), return_index=True)
         self.end = np.float32(max(table, key=abs))  # the entry furthest from zero
-        # Entries are whole, so the middle of two is a multiple of a half: between such, one entry
-        # is nearest.
+
+    @cached_property
+    def _entry_at(self) -> F32:
+        """By the half number below. Entries are whole, so the middle of two is a multiple of a
+        half: between such, one entry is nearest."""
+        entries = np.unique(np.array(self.table, np.float32))
         middles = (np.arange(2 * REACH) / 2 + LEAST + 0.25)[:, None]
-        nearest = np.abs(middles - entries).argmin(axis=1)
-        self._entry_at = entries[nearest].astype(np.float32)
-        self._code_of = np.zeros(REACH, np.uint8)
-        self._code_of[entries - LEAST] = first
+        nearest: F32 = entries[np.abs(middles - entries).argmin(axis=1)]
+        return nearest
+
+    @cached_property
+    def _code_of(self) -> U8:
+        """By the entry, from LEAST on."""
+        entries, first = np.unique(np.array(self.table, np.int16), return_index=True)
+        codes = np.zeros(REACH, np.uint8)
+        codes[entries - LEAST] = first
+        return codes
 
     def nearest(self, x: F32, step: F32) -> F32:
         """The entries whose multiples of the step come nearest to x; of nan some entry, for

@@ -11,13 +11,19 @@ the files are.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
 
 from tetrad.core.record import record
 
-U8 = NDArray[np.uint8]
-F32 = NDArray[np.float32]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    U8 = NDArray[np.uint8]
+    F32 = NDArray[np.float32]
+else:
+    U8 = F32 = np.ndarray  # numpy.typing takes longer to load than all these files
 
 
 @record

@@ -6,14 +6,16 @@ things lie. Nothing is decoded, rounded or lost: `docs/layouts.md` draws it. `re
 format known, here and everywhere.
 
     sixteen rows:  super-block, super-block, ...
-    super-block:   factor x 16 [, factor of the mins x 16], then its blocks      (a simple format: just one block)
+    super-block:   factor x 16 [, factor of the mins x 16], then its blocks (a simple format: one)
     block:         planes of code bits, then the scales of its sub-blocks, then their mins
-    plane:         of b bits: b words x 16 rows; byte i of word j holds, from the lowest bits upward, the columns
-                   4 w + i of the words w = j, j + b, j + 2 b, ... of a block (a word of a block: 4
-                   columns)
+    plane:         of b bits: b words x 16 rows; byte i of word j holds, from the lowest bits
+                   upward, the columns 4 w + i of the words w = j, j + b, j + 2 b, ... of a block
+                   (a word of a block: 4 columns)
 """
 
 from __future__ import annotations
+
+from functools import cache
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from tetrad.core.dtypes import DType, declare_quantized
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import record
 from tetrad.quant.fields import U8, Factor, SixBitPairs
-from tetrad.quant.format import FORMATS, Format
+from tetrad.quant.format import FORMATS, Format, Registry
 
 ROWS = 16
 BLOCK = 32  # columns a kernel takes in one step
@@ -52,19 +54,7 @@ class Lanes:
     def unit_bytes(self) -> int:
         """Rows in a file begin at multiples: of a word, or of what of it divides a block and where
         its parts begin."""
-        format = self.format
-        wide = [format.nbytes, *(plane.start for plane in format.planes)]
-        narrow = [(factor.start, factor.nbytes) for factor in format.factors] + [
-            (format.rest[0], REST)
-        ]
-        if isinstance(format.levels, SixBitPairs):
-            wide.append(format.levels.start)
-        units = (WORD, WORD // 2, 1)
-        return next(
-            u
-            for u in units
-            if not any(x % u for x in wide) and not any(x % min(u, n) for x, n in narrow)
-        )
+        return unit_of(self.format)
 
     @property
     def factors(self) -> tuple[Factor, ...]:
@@ -230,8 +220,22 @@ class Lanes:
         return sum(self.bits[:which])
 
 
-LANES: dict[str, Lanes] = {}  # by the name of the format
-DTYPES: dict[str, DType] = {}
+@cache
+def unit_of(format: Format) -> int:
+    wide = [format.nbytes, *(plane.start for plane in format.planes)]
+    narrow = [(factor.start, factor.nbytes) for factor in format.factors] + [(format.rest[0], REST)]
+    if isinstance(format.levels, SixBitPairs):
+        wide.append(format.levels.start)
+    units = (WORD, WORD // 2, 1)
+    return next(
+        u
+        for u in units
+        if not any(x % u for x in wide) and not any(x % min(u, n) for x, n in narrow)
+    )
+
+
+LANES: dict[str, Lanes] = Registry()
+DTYPES: dict[str, DType] = Registry()
 
 
 def register(format: Format) -> None:

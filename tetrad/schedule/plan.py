@@ -12,10 +12,9 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from tetrad.core.errors import CheckError
 from tetrad.core.record import record
@@ -23,10 +22,13 @@ from tetrad.core.sizes import MAX_ELEMENTS, bind
 from tetrad.core.types import ArrayType
 from tetrad.schedule.nodes import Control, Schedule, Slot, Step
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 ALIGNMENT = 64  # a cache line, and the widest vector
 THIRD_ORDER_LIMIT = 800  # above this many buffers a third attempt costs more time than it is worth
 
-Column = npt.NDArray[np.int64]
+Column: TypeAlias = "NDArray[np.int64]"
 Dims = Mapping[str, int]
 Numbers = Mapping[Slot, int]
 
@@ -116,6 +118,18 @@ def check_plan(lives: Sequence[Life], plan: Plan) -> None:
         if _share_bytes(lives, plan, i, j) and not _in_place(lives, plan, i, j):
             both = f"{_place(lives, plan, i)} and {_place(lives, plan, j)}"
             raise CheckError(f"plan: {both} share bytes while both are alive")
+
+
+def describe_plan(name: str, lives: Sequence[Life], plan: Plan) -> str:
+    """Where in the arena every intermediate lies, and during which steps."""
+    head = f"pass plan_memory: graph {name}: "
+    if not lives:
+        return head + "nothing to do"
+    lines = [
+        f"  {offset:8} {life.name}: {life.nbytes} bytes, steps {life.first} to {life.last}"
+        for life, offset in zip(lives, plan.offsets, strict=True)
+    ]
+    return "\n".join([f"{head}{len(lines)} intermediates -> {plan.total} bytes", *lines])
 
 
 # --- lifetimes ------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ import numpy as np
 
 from tetrad.core.dtypes import named
 from tetrad.core.errors import ParseError, TetradError
-from tetrad.core.pattern import Pattern
+from tetrad.core.pattern import LazyPattern
 from tetrad.core.sizes import Dim, Named, Size, dims_of, parse_size
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
@@ -47,7 +47,7 @@ from tetrad.schedule.nodes import (
     programs_of,
 )
 
-_WORD = Pattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+_WORD = LazyPattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 COMMENT = "   # "  # before the user's line of a step
 
 

@@ -6,11 +6,13 @@ Receives a schedule, returns nothing, or raises a `VerifyError` whose code names
     S002  an output slot is at its own position among the outputs
     S003  what a step reads, and every output, was written before: it is an input, a constant, or
           an earlier step wrote it
-    S004  a launch has one slot for each storage buffer of its kernel, and a formula for each argument
+    S004  a launch has one slot for each storage buffer of its kernel, and a formula for each
+          argument
     S005  a buffer has the element type of its slot; one that is quantised or complex is read as
           whole numbers of another type
     S006  a launch writes the slots of the buffers its kernel writes, and no constant
-    S007  an update is a written slot of a readwrite buffer; a slot read in part is one of the launch
+    S007  an update is a written slot of a readwrite buffer; a slot read in part is one of the
+          launch
     S008  a result in place is written, and takes over a slot of the same launch that it only reads
     S009  the slots of a step that runs schedules match their inputs and outputs in number, element
           type and bytes

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from tetrad.core import lazy
 from tetrad.core.errors import TextError
-from tetrad.text.bpe_small import Words
+from tetrad.text.bpe_small import WordEncoder
 from tetrad.text.pretokenizers import Digits, PreTokenizer
 from tetrad.text.vocabulary import Vocabulary
 from tetrad.text.words import group_digits, word_cutter
@@ -39,7 +39,7 @@ class SmallFirst:
 
     def __init__(self, vocabulary: Vocabulary, pre: PreTokenizer) -> None:
         self.vocabulary, self.pre = vocabulary, pre
-        self.words, self.cut = Words(vocabulary, pre.ignore_merges), word_cutter(pre)
+        self.words, self.cut = WordEncoder(vocabulary, pre.ignore_merges), word_cutter(pre)
         self.missing = frozenset(byte for byte, i in enumerate(self.words.alphabet) if i is None)
         self.left, self.lock = FEW, threading.Lock()
         self.library: PiecesEncoder | None = None

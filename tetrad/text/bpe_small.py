@@ -18,10 +18,14 @@ from tetrad.core.record import record
 from tetrad.formats.strings import Strings
 from tetrad.text.bytelevel import BYTE_TO_CHAR, byte_level_text
 from tetrad.text.lookup import WORD, Spans, spans, spans_of
-from tetrad.text.vocabulary import Kind, Vocabulary, wrong
+from tetrad.text.vocabulary import TokenKind, Vocabulary, wrong
 
 MERGES = "tokenizer.ggml.merges"
-UNREACHABLE = (Kind.CONTROL, Kind.UNKNOWN, Kind.UNUSED)  # what plain text must never become
+UNREACHABLE = (
+    TokenKind.CONTROL,
+    TokenKind.UNKNOWN,
+    TokenKind.UNUSED,
+)  # what plain text must never become
 
 
 @record(eq=False)
@@ -41,7 +45,7 @@ class Merges:
         return (self.ranks[at], self.made[at]) if at >= 0 and self.pairs[at] == pair else None
 
 
-class Words:
+class WordEncoder:
     """Encodes words of bytes, one after the other."""
 
     def __init__(self, vocabulary: Vocabulary, ignore_merges: bool) -> None:

@@ -116,14 +116,15 @@ def are_same(a: Spans, b: Spans, places: np.ndarray) -> np.ndarray:  # bool[len(
     return same
 
 
-class Lookup:
+class StringTable:
     """Finds strings. Of equal strings the last counts, as in a dictionary made of them.
 
     Hash tables on top of each other: who finds its slot taken by another hash goes to the next.
     Other strings of the same hash, and too many of the same slots, which takes a file made for
     that, are in a dictionary.
 
-    >>> Lookup(spans_of(Strings.of(["b", "a", "b"]))).find(spans_of(Strings.of(["a", "b", "c"]))).tolist()
+    >>> known, asked = (spans_of(Strings.of(list(letters))) for letters in ("bab", "abc"))
+    >>> Lookup(known).find(asked).tolist()
     [1, 2, -1]
     """
 

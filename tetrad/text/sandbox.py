@@ -203,7 +203,7 @@ class CountingGenerator(CodeGenerator):
         self.write(")")
 
 
-class Generation(Extension):
+class GenerationTag(Extension):
     """`{% generation %}`: marks what the model says, for training; here only a scope."""
 
     tags = {"generation"}  # noqa: RUF012 (jinja2 reads it from the class)
@@ -404,7 +404,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
     intercepted_binops = OPERATORS
 
     def __init__(self) -> None:
-        extensions: list[str | type[Extension]] = ["jinja2.ext.loopcontrols", Generation]
+        extensions: list[str | type[Extension]] = ["jinja2.ext.loopcontrols", GenerationTag]
         # jinja2's optimiser folds constants anew at every level: a chain of 200 slices took it a
         # minute.
         super().__init__(

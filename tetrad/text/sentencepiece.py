@@ -20,8 +20,8 @@ import numpy as np
 
 from tetrad.core.errors import TextError
 from tetrad.formats.strings import Strings
-from tetrad.text.lookup import Lookup, Spans, spans_of
-from tetrad.text.vocabulary import Kind, Vocabulary
+from tetrad.text.lookup import Spans, StringTable, spans_of
+from tetrad.text.vocabulary import TokenKind, Vocabulary
 
 Encoder = Callable[[str], list[int]]
 
@@ -51,7 +51,7 @@ def byte_of(name: str) -> int | None:
 
 def byte_tokens(vocabulary: Vocabulary) -> dict[int, int]:
     """Byte to id, for the bytes that have a token."""
-    named = ((byte_of(vocabulary.tokens[i]), i) for i in vocabulary.ids_of(Kind.BYTE))
+    named = ((byte_of(vocabulary.tokens[i]), i) for i in vocabulary.ids_of(TokenKind.BYTE))
     return {byte: i for byte, i in named if byte is not None}
 
 
@@ -107,9 +107,10 @@ class ScoreEncoder:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.usable = np.array(
-            vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED), np.int64
+            vocabulary.ids_of(TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNDEFINED),
+            np.int64,
         )
-        self.lookup = Lookup(vocabulary.lookup.spans.some(self.usable))
+        self.lookup = StringTable(vocabulary.lookup.spans.some(self.usable))
         self.ranks = ranks_of(vocabulary.scores[self.usable])
         # bytes, so at least as many as characters
         self.longest = int(self.lookup.spans.lengths.max(initial=1))

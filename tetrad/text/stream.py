@@ -53,9 +53,10 @@ class StopStrings:
     """Holds text back while it may be the beginning of a stop string.
 
     >>> stops = StopStrings(["\\nUser:"])
-    >>> [stops.feed(part) for part in ("Fine.\\n", "Us", "er: and")]
-    [Released(text='Fine.', stop=None), Released(text='', stop=None), Released(text='',
-    stop='\\nUser:')]
+    >>> stops.feed("Fine.\\n"), stops.feed("Us")
+    (Released(text='Fine.', stop=None), Released(text='', stop=None))
+    >>> stops.feed("er: and")
+    Released(text='', stop='\\nUser:')
     """
 
     def __init__(self, stops: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ from tetrad.text.vocabulary import (
     MAX_SPECIAL_LENGTH,
     SPECIAL,
     SPLIT_FIRST,
-    Kind,
+    TokenKind,
     Vocabulary,
     entry,
     number_array,
@@ -176,7 +176,7 @@ class Tokenizer:
     def bytes_of(self, text: str, kind: int) -> bytes:
         if kind in SPLIT_FIRST:
             return text.encode()
-        byte = byte_of(text) if kind == Kind.BYTE else None
+        byte = byte_of(text) if kind == TokenKind.BYTE else None
         if byte is not None:
             return bytes([byte])
         return byte_level_bytes(text) if self.byte_level else piece_bytes(text)
@@ -215,8 +215,10 @@ def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
     """The tokeniser that the metadata of a GGUF file describes.
 
     >>> tokenizer = tokenizer_from_gguf({
-    ...     "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "▁", "a", "▁a"],
-    ...     "tokenizer.ggml.scores": [0, 0, 0, -2.0, -3.0, -1.0], "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1]})
+    ...     "tokenizer.ggml.model": "llama",
+    ...     "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "▁", "a", "▁a"],
+    ...     "tokenizer.ggml.scores": [0, 0, 0, -2.0, -3.0, -1.0],
+    ...     "tokenizer.ggml.token_type": [2, 3, 3, 1, 1, 1]})
     >>> tokenizer.encode("a a</s>"), tokenizer.decode([1, 5, 5])
     ([1, 5, 5, 2], '<s>a a')
     """
@@ -225,7 +227,9 @@ def tokenizer_from_gguf(metadata: Mapping[str, object]) -> Tokenizer:
     prefix = bool_of(metadata, "add_space_prefix", vocabulary.model in ("llama", "t5"))
     pre = pre_tokenizer_of(metadata, vocabulary.model)
     by_text = special_tokens(vocabulary)
-    normal = {text: i for text, i in by_text.items() if vocabulary.kinds[i] == Kind.USER_DEFINED}
+    normal = {
+        text: i for text, i in by_text.items() if vocabulary.kinds[i] == TokenKind.USER_DEFINED
+    }
     return Tokenizer(
         vocabulary=vocabulary,
         stop_ids=stop_ids(vocabulary),
@@ -332,7 +336,7 @@ def strips_after(metadata: Mapping[str, object], by_text: dict[str, int]) -> fro
 
 def stop_ids(vocabulary: Vocabulary) -> frozenset[int]:
     """EOS, end of turn, and every control token whose name says that it ends one."""
-    named = {vocabulary.tokens[i]: i for i in vocabulary.ids_of(Kind.CONTROL)}
+    named = {vocabulary.tokens[i]: i for i in vocabulary.ids_of(TokenKind.CONTROL)}
     ends = {name: i for name, i in named.items() if name in END_NAMES}
     if {"<|return|>", "<|call|>"} <= ends.keys() or {"<|flush|>", "<|calls|>"} <= ends.keys():
         ends.pop("<|end|>", None)  # there it ends a message, and the turn goes on

@@ -14,7 +14,7 @@ from tokenizers import models
 
 from tetrad.core.errors import FileFormatError
 from tetrad.text.sentencepiece import SPACE, ByteFallback
-from tetrad.text.vocabulary import CHARSMAP, Kind, Vocabulary
+from tetrad.text.vocabulary import CHARSMAP, TokenKind, Vocabulary
 
 Encoder = Callable[[str], list[int]]
 
@@ -23,11 +23,13 @@ def unigram_encoder(
     vocabulary: Vocabulary, charsmap: bytes, *, prefix: bool, squeeze: bool
 ) -> Encoder:
     """Prepare the text, then Viterbi. `squeeze`: outer spaces go, inner runs become one space."""
-    usable = vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNUSED, Kind.UNDEFINED)
+    usable = vocabulary.ids_of(
+        TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNUSED, TokenKind.UNDEFINED
+    )
     # A made-up entry stands for what is unknown: the library wants one, and its name can occur in
     # no prepared text.
     pieces = [(" ", min(float(vocabulary.scores[usable].min()), 0.0))] if usable else [(" ", 0.0)]
-    defined = set(vocabulary.ids_of(Kind.USER_DEFINED))
+    defined = set(vocabulary.ids_of(TokenKind.USER_DEFINED))
     named = zip(vocabulary.texts(usable), usable, strict=True)
     pieces += [(text, 0.0 if i in defined else float(vocabulary.scores[i])) for text, i in named]
     model = models.Unigram(pieces, unk_id=0, byte_fallback=False)

@@ -15,12 +15,12 @@ import numpy as np
 from tetrad.core.errors import FileFormatError, UnsupportedError
 from tetrad.core.record import record
 from tetrad.formats.strings import Strings
-from tetrad.text.lookup import Lookup, spans_of
+from tetrad.text.lookup import StringTable, spans_of
 
 T = TypeVar("T")
 
 
-class Kind(IntEnum):
+class TokenKind(IntEnum):
     """`tokenizer.ggml.token_type`, numbered as in the file."""
 
     UNDEFINED = 0
@@ -32,8 +32,8 @@ class Kind(IntEnum):
     BYTE = 6
 
 
-SPECIAL = (Kind.CONTROL, Kind.UNKNOWN)
-SPLIT_FIRST = (Kind.CONTROL, Kind.UNKNOWN, Kind.USER_DEFINED)
+SPECIAL = (TokenKind.CONTROL, TokenKind.UNKNOWN)
+SPLIT_FIRST = (TokenKind.CONTROL, TokenKind.UNKNOWN, TokenKind.USER_DEFINED)
 MODELS = ("gpt2", "gemma4", "llama", "t5", "bert")
 RANKED = ("gpt2", "gemma4")  # have merges
 TOKENS, MERGES = "tokenizer.ggml.tokens", "tokenizer.ggml.merges"
@@ -104,7 +104,7 @@ class Vocabulary:
 
     model: str
     tokens: Sequence[str]  # decoded when asked for
-    lookup: Lookup  # of the tokens
+    lookup: StringTable  # of the tokens
     kinds: bytes  # one Kind per token
     scores: np.ndarray  # f32 per token
     merges: Strings
@@ -115,7 +115,7 @@ class Vocabulary:
     unk: int | None
     pad: int | None
 
-    def ids_of(self, *kinds: Kind) -> list[int]:
+    def ids_of(self, *kinds: TokenKind) -> list[int]:
         """Every token of these kinds.
 
         >>> read_vocabulary({"tokenizer.ggml.model": "t5", "tokenizer.ggml.tokens": ["a", "b"],
@@ -124,7 +124,7 @@ class Vocabulary:
         """
         return np.flatnonzero(self.are(*kinds)).tolist()
 
-    def are(self, *kinds: Kind) -> np.ndarray:  # bool per token
+    def are(self, *kinds: TokenKind) -> np.ndarray:  # bool per token
         return np.isin(np.frombuffer(self.kinds, np.uint8), kinds)
 
     def texts(self, ids: Iterable[int]) -> list[str]:
@@ -222,19 +222,21 @@ def role(metadata: Mapping[str, object], model: str, name: str, count: int) -> i
 def read_kinds(
     metadata: Mapping[str, object],
     tokens: Sequence[str],
-    lookup: Lookup,
+    lookup: StringTable,
     roles: Sequence[int | None],
 ) -> bytes:
     """The kind of each token; tokens whose name or role says so are control tokens, whatever the
     file claims."""
-    array = numbers(metadata, "tokenizer.ggml.token_type", len(tokens), Kind.NORMAL)
-    kinds = np.where((array >= 0) & (array <= max(Kind)), array, Kind.UNDEFINED).astype(np.uint8)
+    array = numbers(metadata, "tokenizer.ggml.token_type", len(tokens), TokenKind.NORMAL)
+    kinds = np.where((array >= 0) & (array <= max(TokenKind)), array, TokenKind.UNDEFINED).astype(
+        np.uint8
+    )
     if metadata.get("tokenizer.ggml.token_type") is None:
-        kinds[[i for i in roles if i is not None]] = Kind.CONTROL
+        kinds[[i for i in roles if i is not None]] = TokenKind.CONTROL
     ends = {i: tokens[i] for i in lookup.places(END_NAMES)}
     if "<|tool_response>" in ends.values():  # Gemma 4 also has HTML tags as tokens, </s> among them
         ends = {i: text for i, text in ends.items() if text != "</s>"}
-    kinds[list(ends)] = Kind.CONTROL
+    kinds[list(ends)] = TokenKind.CONTROL
     return kinds.tobytes()
 
 
@@ -262,7 +264,7 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
         and ids["cls"] is not None
     ):
         ids["bos"] = ids["cls"]
-    lookup = Lookup(spans_of(packed))
+    lookup = StringTable(spans_of(packed))
     kinds = read_kinds(metadata, tokens, lookup, list(ids.values()))
     return Vocabulary(
         model=model,
@@ -282,6 +284,6 @@ def read_vocabulary(metadata: Mapping[str, object]) -> Vocabulary:
 
 def end_of_turn(tokens: Sequence[str], kinds: bytes) -> int | None:
     """The token that ends a turn, by its name, where the file names none."""
-    control = np.flatnonzero(np.frombuffer(kinds, np.uint8) == Kind.CONTROL).tolist()
+    control = np.flatnonzero(np.frombuffer(kinds, np.uint8) == TokenKind.CONTROL).tolist()
     named = {tokens[i]: i for i in control}
     return next((named[name] for name in TURN_NAMES if name in named), None)

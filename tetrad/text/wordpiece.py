@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
 from tetrad.text.sentencepiece import SPACE
-from tetrad.text.vocabulary import Kind, Vocabulary, wrong
+from tetrad.text.vocabulary import TokenKind, Vocabulary, wrong
 
 Encoder = Callable[[str], list[int]]
 CONTINUES = "##"
@@ -29,7 +29,7 @@ def library_name(text: str) -> str:
 def wordpiece_encoder(vocabulary: Vocabulary, *, lowercase: bool, strip_accents: bool) -> Encoder:
     if vocabulary.unk is None:
         raise wrong("tokenizer.ggml.unknown_token_id", "the id of the unknown token", "none")
-    usable = vocabulary.ids_of(Kind.NORMAL, Kind.USER_DEFINED, Kind.UNDEFINED)
+    usable = vocabulary.ids_of(TokenKind.NORMAL, TokenKind.USER_DEFINED, TokenKind.UNDEFINED)
     names = {
         library_name(text): i for text, i in zip(vocabulary.texts(usable), usable, strict=True)
     }

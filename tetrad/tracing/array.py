@@ -40,7 +40,7 @@ from tetrad.tracing.context import Trace, current_trace, stack
 from tetrad.tracing.operators import Operators
 
 
-class Storage(Protocol):
+class ArrayStorage(Protocol):
     """Bytes that compiled code reads and writes (the runtime has the class)."""
 
     ptr: int
@@ -96,7 +96,7 @@ class Array(Operators):
 
     type: ArrayType
     _view: np.ndarray | None
-    _storage: Storage | None
+    _storage: ArrayStorage | None
 
     @staticmethod
     def from_numpy(view: np.ndarray) -> Array:
@@ -115,7 +115,7 @@ class Array(Operators):
         return made
 
     @staticmethod
-    def from_storage(kind: ArrayType, storage: Storage) -> Array:
+    def from_storage(kind: ArrayType, storage: ArrayStorage) -> Array:
         """An array over bytes that compiled code wrote."""
         made = Array.__new__(Array)
         made.type, made._storage, made._view = kind, storage, None
@@ -148,7 +148,7 @@ class Array(Operators):
             self._view = self._storage.as_numpy(kind.dtype.np, kind.storage_shape, False)  # type: ignore[arg-type]
         return self._view
 
-    def storage(self, from_numpy: Callable[[np.ndarray], Storage]) -> Storage:
+    def storage(self, from_numpy: Callable[[np.ndarray], ArrayStorage]) -> ArrayStorage:
         """The bytes for compiled code, contiguous; made once."""
         if self._storage is None:
             view = self.view
@@ -393,7 +393,7 @@ class Array(Operators):
     def at(self) -> Any:
         """`x.at[index].set(values)`, also `add`, `multiply`, ...: a new array with those elements
         changed."""
-        return lazy.provided("x.at").Places(self)
+        return lazy.provided("x.at").UpdateIndexer(self)
 
 
 class Borrowed(Array):

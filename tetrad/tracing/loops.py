@@ -54,7 +54,7 @@ ROUNDS = 4  # a number may become an int, then a float, then the float of an arr
 
 
 @record
-class Slot:
+class BodyInput:
     """What a body receives in one place: a type, and the Python type of a number that may still
     take another dtype."""
 
@@ -71,7 +71,7 @@ class Body:
     parameters: tuple[Node, ...]
     captured: Captured
     outputs: tuple[Node, ...]
-    slots: tuple[Slot, ...]  # of the outputs
+    slots: tuple[BodyInput, ...]  # of the outputs
     tree: TreeDef
 
     @property
@@ -90,7 +90,7 @@ class Body:
 def trace_body(
     function: Callable[..., Any],
     args: Sequence[TreeDef],
-    slots: Sequence[Slot],
+    slots: Sequence[BodyInput],
     wanted: Sequence[DType | None] = (),
 ) -> Body:
     """Record what the function does with arguments of these shapes and types.
@@ -125,7 +125,7 @@ def weak_array(x: TracedArray, weak: Weak) -> TracedArray:
     return x
 
 
-def slot_of(name: str, leaf: Any) -> Slot:
+def slot_of(name: str, leaf: Any) -> BodyInput:
     """What a loop knows of a value, or the error that says what a value may be."""
     if not is_operand(leaf):
         fail(
@@ -135,26 +135,28 @@ def slot_of(name: str, leaf: Any) -> Slot:
         )
     kind = kind_of(leaf)
     if isinstance(kind, DType):
-        return Slot(as_array(leaf).type)
-    return Slot(array_type(WEAK[kind], ()), kind)
+        return BodyInput(as_array(leaf).type)
+    return BodyInput(array_type(WEAK[kind], ()), kind)
 
 
-def settled(x: Any, slot: Slot, wanted: DType | None) -> Array:
+def settled(x: Any, slot: BodyInput, wanted: DType | None) -> Array:
     """A value as an array: a number takes the dtype that is wanted."""
     return convert(x, wanted if wanted is not None and slot.weak is not None else slot.type.dtype)
 
 
-def joined(before: Slot, after: Slot) -> Slot:
+def joined(before: BodyInput, after: BodyInput) -> BodyInput:
     """What a number becomes that meets another value in the same place; arrays keep their types."""
     if before.weak is None:
         return before
     if after.weak is None:
-        return Slot(array_type(result_dtype([before.weak, after.type.dtype]), before.type.shape))
+        return BodyInput(
+            array_type(result_dtype([before.weak, after.type.dtype]), before.type.shape)
+        )
     dtype = result_dtype([before.weak, after.weak])
-    return before if dtype is before.type.dtype else Slot(array_type(dtype, ()), after.weak)
+    return before if dtype is before.type.dtype else BodyInput(array_type(dtype, ()), after.weak)
 
 
-def placed(leaves: Sequence[Any], slots: Sequence[Slot]) -> list[Array]:
+def placed(leaves: Sequence[Any], slots: Sequence[BodyInput]) -> list[Array]:
     return [convert(leaf, slot.type.dtype) for leaf, slot in zip(leaves, slots, strict=True)]
 
 
@@ -195,10 +197,13 @@ def scan(
     """A loop with a state: `carry, y = f(carry, x)` for every row x of xs. Gives the last carry and
     all y, stacked.
 
-    xs          a tree of arrays with one leading axis; None with a `length` for a loop that reads nothing
+    xs          a tree of arrays with one leading axis; None with a `length` for a loop that reads
+                nothing
     reverse     begin with the last row; ys[t] still belongs to xs[t]
-    unroll      steps in each trip of the compiled loop; True, or at least the length: no loop, step after step
-    checkpoint  what a derivative stores: None all; "sqrt", "none", ("every", K), ("bisect", K), ("binomial", s)
+    unroll      steps in each trip of the compiled loop; True, or at least the length: no loop, step
+                after step
+    checkpoint  what a derivative stores: None all; "sqrt", "none", ("every", K), ("bisect", K),
+                ("binomial", s)
 
     >>> import tetrad as td
     >>> td.scan(lambda c, x: (c + x, c * x), 0.0, td.asarray([1.0, 2.0, 3.0]))
@@ -226,7 +231,7 @@ def steps(
         for x, leaf in zip(columns, xs_tree.leaf_names("xs"), strict=True)
     ]
     count = steps_of(arrays, list(xs_tree.leaf_names("xs")), length)
-    rows = [Slot(array_type(x.type.dtype, x.type.shape[1:])) for x in arrays]
+    rows = [BodyInput(array_type(x.type.dtype, x.type.shape[1:])) for x in arrays]
     slots, body = settle(name, f, carries, (carry_tree, xs_tree), rows, pair=True)
     params = {
         "body": body.graph(), "consts": len(body.captured), "carries": len(carries),
@@ -256,9 +261,9 @@ def settle(
     f: Callable[..., Any],
     init: Sequence[Any],
     trees: Sequence[TreeDef],
-    rows: Sequence[Slot],
+    rows: Sequence[BodyInput],
     pair: bool,
-) -> tuple[list[Slot], Body]:
+) -> tuple[list[BodyInput], Body]:
     """The types of the carries, and the body for them: numbers take the dtype that the body gives
     back."""
     slots = [slot_of(name, leaf) for leaf in init]
@@ -289,7 +294,7 @@ def check_structure(
         fail(TraceError, message, "return the same tree: same containers, same keys")
 
 
-def check_carries(name: str, slots: Sequence[Slot], body: Body, names: Sequence[str]) -> None:
+def check_carries(name: str, slots: Sequence[BodyInput], body: Body, names: Sequence[str]) -> None:
     """Every carry keeps its type. A number that the body gives has taken the carry's dtype, if it
     may."""
     for leaf, slot, found, node in zip(names, slots, body.slots, body.outputs, strict=False):
@@ -570,7 +575,7 @@ def branch(
     )
 
 
-def common_slot(slots: Sequence[Slot]) -> Slot:
+def common_slot(slots: Sequence[BodyInput]) -> BodyInput:
     """Numbers take the dtype that other branches give in their place."""
     found = slots[0]
     for slot in slots[1:]:

@@ -60,7 +60,7 @@ class Spec:
 
 
 @record
-class Kind:
+class ArgumentKind:
     """What tracing knows of one argument: its type, and whether it is a Python number (then `weak`
     is its type)."""
 
@@ -78,16 +78,16 @@ class Traced:
     captured: tuple[Array, ...]
 
 
-def kind_of_argument(name: str, where: str, leaf: Any) -> Kind:
+def kind_of_argument(name: str, where: str, leaf: Any) -> ArgumentKind:
     """What an argument is to a traced function, or the error that says what may be passed."""
     if isinstance(leaf, TracedArray) and leaf.wide is not None:
-        return Kind(leaf.wide.type, leaf.weak)
+        return ArgumentKind(leaf.wide.type, leaf.weak)
     if isinstance(leaf, Array | Spec):
-        return Kind(leaf.type)
+        return ArgumentKind(leaf.type)
     if type(leaf) in WIDE:
-        return Kind(array_type(WIDE[type(leaf)], ()), type(leaf))
+        return ArgumentKind(array_type(WIDE[type(leaf)], ()), type(leaf))
     if is_operand(leaf):
-        return Kind(wrap(np.asarray(leaf)).type)
+        return ArgumentKind(wrap(np.asarray(leaf)).type)
     message = f"{name}: the argument {where} is {an(type(leaf).__name__)}, not an array or a number"
     fail(
         TraceError,
@@ -96,10 +96,10 @@ def kind_of_argument(name: str, where: str, leaf: Any) -> Kind:
     )
 
 
-def kinds_of(signature: Signature, arguments: Arguments) -> tuple[Kind, ...]:
+def kinds_of(signature: Signature, arguments: Arguments) -> tuple[ArgumentKind, ...]:
     leaves = arguments.leaves
     if all(type(leaf) is Array for leaf in leaves):
-        return tuple([Kind(leaf.type) for leaf in leaves])
+        return tuple([ArgumentKind(leaf.type) for leaf in leaves])
     names = signature.leaf_names(arguments)
     return tuple(
         kind_of_argument(signature.name, name, leaf)
@@ -111,7 +111,7 @@ def trace_function(
     signature: Signature,
     function: Callable[..., Any],
     arguments: Arguments,
-    kinds: Sequence[Kind],
+    kinds: Sequence[ArgumentKind],
     values: Sequence[Array] = (),
     changing: Collection[int] = (),
 ) -> Traced:
@@ -208,7 +208,8 @@ def eval_shape(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     """What a function returns, with a `Spec` in place of each array: it is traced, not run.
 
     >>> import tetrad as td
-    >>> td.eval_shape(lambda x, w: {"y": x @ w, "size": td.sum(x)}, td.Spec((8, 64)), td.Spec((64, 10)))
+    >>> layer = lambda x, w: {"y": x @ w, "size": td.sum(x)}
+    >>> td.eval_shape(layer, td.Spec((8, 64)), td.Spec((64, 10)))
     {'size': Spec(f32[]), 'y': Spec(f32[8,10])}
     """
     signature = signature_of(function, (), ())

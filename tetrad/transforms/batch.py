@@ -49,17 +49,19 @@ COLLECTIVE: dict[str, NestedRule] = {}
 
 
 @record
-class Batch:
+class BatchedGraph:
     """The graph with the axis on its inputs as asked, and which outputs have it."""
 
     graph: Graph
     batched: Flags
 
 
-_done: WeakKeyDictionary[Graph, dict[tuple[Flags, Axis, Flags | None], Batch]] = WeakKeyDictionary()
+_done: WeakKeyDictionary[Graph, dict[tuple[Flags, Axis, Flags | None], BatchedGraph]] = (
+    WeakKeyDictionary()
+)
 
 
-def batch(graph: Graph, batched: Flags, axis: Axis, forced: Flags | None = None) -> Batch:
+def batch(graph: Graph, batched: Flags, axis: Axis, forced: Flags | None = None) -> BatchedGraph:
     """The graph on batches; `forced` marks outputs that shall have the axis in any case."""
     memo = _done.setdefault(graph, {})
     key = batched, axis, forced
@@ -78,7 +80,7 @@ def batch(graph: Graph, batched: Flags, axis: Axis, forced: Flags | None = None)
                 for o, f, w in zip(outputs, flags, forced, strict=True)
             )
             flags = tuple(f or w for f, w in zip(flags, forced, strict=True))
-        memo[key] = Batch(make_graph(f"{graph.name}.batched", inputs, outputs), flags)
+        memo[key] = BatchedGraph(make_graph(f"{graph.name}.batched", inputs, outputs), flags)
     return memo[key]
 
 

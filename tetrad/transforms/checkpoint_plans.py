@@ -35,7 +35,7 @@ class Action:
 
 
 @record
-class Plan:
+class CheckpointPlan:
     """Slot 0 holds the first state; `stored` says after which steps the forward loop fills slots 1,
     2, ..."""
 
@@ -55,7 +55,7 @@ def checkpoint_indices(length: int, count: int) -> list[int]:
     return [min(-(-(k + 1) * length // count) - 1, length - 1) for k in range(count)]
 
 
-def plan(length: int, strategy: str | tuple[str, int]) -> Plan:
+def plan(length: int, strategy: str | tuple[str, int]) -> CheckpointPlan:
     name, count = strategy if isinstance(strategy, tuple) else (strategy, 1)
     if name == "sqrt":
         name, count = "every", max(1, math.isqrt(max(length - 1, 0)) + 1)
@@ -68,7 +68,7 @@ def plan(length: int, strategy: str | tuple[str, int]) -> Plan:
         stored = checkpoint_indices(length, count if name != "none" else 1)[:-1] if length else []
         writer.take(len(stored))
         _segments(writer, length, stored, _cached if name == "every" else _bisected)
-    return Plan(length, tuple(stored), writer.most, tuple(writer.actions))
+    return CheckpointPlan(length, tuple(stored), writer.most, tuple(writer.actions))
 
 
 class _Writer:

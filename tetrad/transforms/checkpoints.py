@@ -29,11 +29,11 @@ from tetrad.graph.loops import make_scan, make_switch
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import expand, run, sliced, where, zeros_like
 from tetrad.ops.dynamic.op import starts_of
-from tetrad.transforms.checkpoint_plans import ADVANCE, LEAF, Plan, plan
+from tetrad.transforms.checkpoint_plans import ADVANCE, LEAF, CheckpointPlan, plan
 from tetrad.transforms.forward import Both, Tangent, instantiate
 from tetrad.transforms.jvp import Flags, jvp, present
 from tetrad.transforms.linearize import Linear, linearize
-from tetrad.transforms.scan_operands import Parts, settings, spread_reached
+from tetrad.transforms.scan_operands import ScanOperands, settings, spread_reached
 from tetrad.transforms.transpose import transpose
 
 
@@ -47,8 +47,11 @@ def checkpointed_scan(
         raise UnsupportedError(
             message, source=node.source, hint="drop checkpoint=, or fix the size"
         )
-    whole = Sweep(
-        node, plan(length, node.param("checkpoint")), linearize(body, flags), Parts.of(node, flags)
+    whole = CheckpointedScan(
+        node,
+        plan(length, node.param("checkpoint")),
+        linearize(body, flags),
+        ScanOperands.of(node, flags),
     )
     results, stored = whole.forward(primals)
     found = iter(
@@ -84,13 +87,13 @@ def table(values: Sequence[int]) -> Node:
 
 
 @record(eq=False)
-class Sweep:
+class CheckpointedScan:
     """One checkpointed scan: its plan, the derivative of one step, and which operands change."""
 
     node: Node
-    plan: Plan
+    plan: CheckpointPlan
     linear: Linear
-    flags: Parts
+    flags: ScanOperands
 
     @property
     def body(self) -> Graph:
@@ -118,7 +121,7 @@ class Sweep:
 
     def forward(self, primals: Sequence[Node]) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
         """The results, and one buffer of stored states for each carry."""
-        values = Parts.of(self.node, primals)
+        values = ScanOperands.of(self.node, primals)
         kept = len(self.plan.stored)
         extra = [filled(0, rows_type(c.type, kept + 1)) for c in values.carries] if kept else []
         places = [kept] * self.plan.length
@@ -139,7 +142,7 @@ class Sweep:
         nobody wants."""
         if not buffers:
             return self.body
-        values, held = Parts.of(self.node, fresh_like(self.body.inputs)), fresh_like(buffers)
+        values, held = ScanOperands.of(self.node, fresh_like(self.body.inputs)), fresh_like(buffers)
         place = make_parameter(ArrayType(table([0]).type.dtype, ()), -1, fresh=True)
         outputs = spliced(self.body, values.all)
         written = [with_row(b, c, place) for b, c in zip(held, outputs[: self.count], strict=True)]
@@ -152,7 +155,7 @@ class Sweep:
         """The forward derivative: operands, buffers (not used), tangents -> tangents of the results
         that change."""
         inputs = fresh_like(self.node.inputs)
-        values = Parts.of(self.node, inputs)
+        values = ScanOperands.of(self.node, inputs)
         results = make_scan(
             self.body, values.consts, values.carries, values.xs, reverse=self.node.param("reverse"),
             **settings(self.node),
@@ -172,7 +175,7 @@ class Sweep:
         )
 
     def buffers(self, stored: int) -> list[Node]:
-        carries = Parts.of(self.node, self.node.inputs).carries
+        carries = ScanOperands.of(self.node, self.node.inputs).carries
         return (
             [filled(0, rows_type(c.type, len(self.plan.stored) + 1)) for c in carries]
             if stored
@@ -186,7 +189,7 @@ class Sweep:
         that change."""
         inputs, held = fresh_like(self.node.inputs), fresh_like(self.buffers(stored))
         seeds = [make_parameter(kind, -1, fresh=True) for kind in self.gives()]
-        values = Parts.of(self.node, inputs)
+        values = ScanOperands.of(self.node, inputs)
         moving = sum(self.flags.carries)
         ends, rows = seeds[:moving], seeds[moving:]
         start = self.start(values, held, ends)
@@ -200,11 +203,13 @@ class Sweep:
         found = [*done.sums, *done.cotangents, *by_row]
         return make_graph(f"{self.body.name}.backward", [*inputs, *held, *seeds], found)
 
-    def start(self, values: Parts, held: Sequence[Node], ends: Sequence[Node]) -> State:
+    def start(
+        self, values: ScanOperands, held: Sequence[Node], ends: Sequence[Node]
+    ) -> BackwardState:
         chosen = [x for x, flag in zip(values.xs, self.flags.xs, strict=True) if flag]
         summed = [c for c, flag in zip(values.consts, self.flags.consts, strict=True) if flag]
         length = self.plan.length
-        return State(
+        return BackwardState(
             tuple(values.carries),
             tuple(
                 self.first_slots(c, held[i] if held else None) for i, c in enumerate(values.carries)
@@ -237,7 +242,7 @@ class Sweep:
         ]
         return [table(column) for column in columns]
 
-    def action_body(self, values: Parts, seeds: Sequence[Node]) -> Graph:
+    def action_body(self, values: ScanOperands, seeds: Sequence[Node]) -> Graph:
         """One action of the plan: load a state or keep the one at hand; advance it or pull back
         through it; save it."""
         consts, xs, rows = fresh_like(values.consts), fresh_like(values.xs), fresh_like(seeds)
@@ -263,7 +268,9 @@ class Sweep:
         sums = [next(found) for _ in state.sums]
         by_row = [with_row(b, next(found), out) for b in state.by_row]
         slots = [with_row(s, w, save) for s, w in zip(state.slots, work, strict=True)]
-        after = State(tuple(work), tuple(slots), tuple(cotangents), tuple(sums), tuple(by_row))
+        after = BackwardState(
+            tuple(work), tuple(slots), tuple(cotangents), tuple(sums), tuple(by_row)
+        )
         inputs = [*consts, *xs, *rows, *state.all, load, kind, at, save, out]
         return make_graph(f"{self.body.name}.action", inputs, list(after.all))
 
@@ -276,7 +283,7 @@ class Sweep:
         cotangents, sums, of rows."""
         inputs = fresh_like(operands)
         width = len(self.body.inputs)
-        values = Parts.of(self.node, inputs[:width])
+        values = ScanOperands.of(self.node, inputs[:width])
         moving, summed = sum(self.flags.carries), sum(self.flags.consts)
         cotangents, rest = inputs[width : width + moving], inputs[width + moving :]
         sums, seeds = rest[:summed], rest[summed:]
@@ -294,7 +301,11 @@ class Sweep:
         )
 
     def step_back(
-        self, values: Parts, cotangents: Sequence[Node], sums: Sequence[Node], seeds: Sequence[Node]
+        self,
+        values: ScanOperands,
+        cotangents: Sequence[Node],
+        sums: Sequence[Node],
+        seeds: Sequence[Node],
     ) -> tuple[list[Node], list[Node], list[Node]]:
         """One step of the derivative, its residuals computed on the spot."""
         linear = self.linear
@@ -325,7 +336,7 @@ class Sweep:
 
 
 @record(eq=False)
-class State:
+class BackwardState:
     """What the way back carries from action to action."""
 
     work: tuple[Node, ...]  # the state at hand, one for each carry
@@ -338,7 +349,7 @@ class State:
     def all(self) -> tuple[Node, ...]:
         return (*self.work, *self.slots, *self.cotangents, *self.sums, *self.by_row)
 
-    def like(self, values: Sequence[Node]) -> State:
+    def like(self, values: Sequence[Node]) -> BackwardState:
         rest = iter(values)
         groups = (self.work, self.slots, self.cotangents, self.sums, self.by_row)
-        return State(*(tuple(next(rest) for _ in group) for group in groups))
+        return BackwardState(*(tuple(next(rest) for _ in group) for group in groups))

@@ -24,7 +24,8 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
     get zeros.
 
     >>> import tetrad as td
-    >>> td.vmap(lambda x: td.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")(td.asarray([1.0, 3.0, 5.0]))
+    >>> onward = td.vmap(lambda x: td.ppermute(x, "i", [(0, 1), (1, 2)]), axis_name="i")
+    >>> onward(td.asarray([1.0, 3.0, 5.0]))
     Array([0., 1., 3.], float32)
     """
     size = known_size("ppermute", axis_name)
@@ -60,7 +61,8 @@ def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """The examples in another order: number i gets what number perm[i] has.
 
     >>> import tetrad as td
-    >>> td.vmap(lambda x: td.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(td.asarray([1.0, 3.0, 5.0]))
+    >>> shuffled = td.vmap(lambda x: td.pshuffle(x, "i", [2, 0, 1]), axis_name="i")
+    >>> shuffled(td.asarray([1.0, 3.0, 5.0]))
     Array([5., 1., 3.], float32)
     """
     if sorted(perm) != list(range(known_size("pshuffle", axis_name))):

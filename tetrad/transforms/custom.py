@@ -38,7 +38,7 @@ from tetrad.tracing.array import Array, TracedArray, fail, node_of, noun_of
 from tetrad.tracing.context import current_trace, stack, with_axes
 from tetrad.tracing.operands import as_array, convert, traced
 from tetrad.tracing.signature import Arguments, Signature, check_function, chosen, signature_of
-from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
+from tetrad.tracing.trace import ArgumentKind, Traced, kinds_of, trace_function
 from tetrad.transforms.custom_rules import JvpRule, Rule, VjpRule
 from tetrad.transforms.forward import is_differentiable
 
@@ -91,7 +91,7 @@ def record_site(
     except TraceError as error:
         raise TraceError(error.message, source=error.source, hint=hint) from None
     leaves = [as_array(leaf) for leaf in arguments.leaves]
-    made = trace_function(signature, function, arguments, [Kind(x.type) for x in leaves])
+    made = trace_function(signature, function, arguments, [ArgumentKind(x.type) for x in leaves])
     kinds = tuple(x.type for x in leaves)
     return Site(signature.name, made, arguments, kinds, user_source(), stack.axes), [
         *leaves,
@@ -125,7 +125,8 @@ def checkpoint(
     """A function whose intermediate results are not kept for its derivative but computed again from
     the arguments.
 
-    policy   one of `td.checkpoint_policies`: what is kept nevertheless; matrix products with `dots_saveable`
+    policy   one of `td.checkpoint_policies`: what is kept nevertheless; matrix products with
+             `dots_saveable`
 
     >>> import tetrad as td
     >>> td.grad(td.checkpoint(lambda x: td.sin(td.sin(x))))(0.0)
@@ -595,7 +596,7 @@ def trace_leaves(name: str, function: Function, kinds: Sequence[ArrayType]) -> T
     signature = Signature(name, (), frozenset(), frozenset())
     leaves, tree = flatten((tuple(kinds), {}))
     arguments = Arguments(leaves, tree, (), ())
-    return trace_function(signature, function, arguments, [Kind(kind) for kind in kinds])
+    return trace_function(signature, function, arguments, [ArgumentKind(kind) for kind in kinds])
 
 
 def check_leaves(

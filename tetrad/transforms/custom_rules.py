@@ -39,7 +39,7 @@ from tetrad.transforms import batch as batching
 from tetrad.transforms import jvp as forward
 from tetrad.transforms import linearize as linearizing
 from tetrad.transforms import transpose as transposing
-from tetrad.transforms.batch import Axis, Batch, Many, batch
+from tetrad.transforms.batch import Axis, BatchedGraph, Many, batch
 from tetrad.transforms.forward import Both, Tangent, instantiate, is_differentiable
 from tetrad.transforms.jvp import Flags, flags_of, jvp, present
 from tetrad.transforms.linearize import linearize
@@ -172,7 +172,9 @@ def batched_rule(rule: Rule, batched: Flags, outputs: Flags, seeds: Flags, axis:
             lambda: batch(rule.derivative(), batched * 2, axis, outputs * 2).graph,
         )
 
-    def whole() -> Batch:  # made when asked for: a forward rule may call the function it belongs to
+    def whole() -> (
+        BatchedGraph
+    ):  # made when asked for: a forward rule may call the function it belongs to
         kept = len(rule.forward().outputs) - len(outputs)
         return batch(rule.forward(), batched, axis, outputs + (False,) * kept)
 

@@ -28,7 +28,7 @@ from tetrad.tracing.operands import as_array, convert, expand, run
 from tetrad.tracing.run_graph import run_graph
 from tetrad.tracing.signature import Arguments, check_function, signature_of
 from tetrad.tracing.static_arguments import is_values, without_settings
-from tetrad.tracing.trace import Kind, Traced, kinds_of, trace_function
+from tetrad.tracing.trace import ArgumentKind, Traced, kinds_of, trace_function
 from tetrad.transforms.forward import is_differentiable
 from tetrad.transforms.jvp import Flags
 from tetrad.transforms.jvp import jvp as jvp_graph
@@ -79,7 +79,8 @@ def record_call(
     kinds = kinds_of(signature, arguments)
     leaves = [as_array(leaf) for leaf in arguments.leaves]
     strong = tuple(
-        Kind(x.type) if k.weak is not None else k for k, x in zip(kinds, leaves, strict=True)
+        ArgumentKind(x.type) if k.weak is not None else k
+        for k, x in zip(kinds, leaves, strict=True)
     )
     changing = [i for i, mark in enumerate(marked_leaves(arguments.tree, numbers)) if mark]
     traced = trace_function(signature, function, arguments, strong, leaves, changing)
@@ -179,7 +180,8 @@ def value_and_grad(
     Of other arguments arrays are inputs too; anything else (numbers, names, functions) `fun` gets
     as it is.
 
-    has_aux       `fun` returns (value, anything else), and so does the result: ((value, else), gradient)
+    has_aux       `fun` returns (value, anything else), and so does the result: ((value, else),
+                  gradient)
     holomorphic   `fun` is complex and holomorphic: the gradient is its complex derivative
     allow_int     integer arguments get zeros instead of an error
 

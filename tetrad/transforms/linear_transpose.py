@@ -23,7 +23,7 @@ from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array
 from tetrad.tracing.run_graph import run_graph
 from tetrad.tracing.signature import check_function, signature_of
-from tetrad.tracing.trace import Kind, Spec, kinds_of, trace_function
+from tetrad.tracing.trace import ArgumentKind, Spec, kinds_of, trace_function
 from tetrad.transforms.derivatives import matching, zeros_of
 from tetrad.transforms.forward import is_differentiable
 from tetrad.transforms.linearize import Linear, depends_on
@@ -51,7 +51,7 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
     kinds_of(signature, arguments)  # names an argument that is no array
     kinds = [x.type if isinstance(x, Spec) else as_array(x).type for x in arguments.leaves]
     check_kinds(kinds, signature.leaf_names(arguments))
-    made = trace_function(signature, fun, arguments, [Kind(kind) for kind in kinds])
+    made = trace_function(signature, fun, arguments, [ArgumentKind(kind) for kind in kinds])
     linear = linearize_graph(made.graph, (True,) * len(kinds) + (False,) * len(made.captured))
     kept = run_graph(residuals(linear, len(kinds), signature.name), made.captured)
     results = [o.type for o in made.graph.outputs]

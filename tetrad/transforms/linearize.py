@@ -26,7 +26,11 @@ MOVES = ("expand", "reshape", "transpose")
 
 @record
 class Linear:
-    """inputs... -> outputs..., extra...   and   residuals..., tangents... -> tangents of the outputs that change."""
+    """Two graphs, and how they fit together.
+
+    primal    inputs... -> outputs..., extra...
+    tangent   residuals..., tangents... -> tangents of the outputs that change
+    """
 
     primal: Graph
     tangent: Graph

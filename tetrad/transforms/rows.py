@@ -74,7 +74,8 @@ def associative_scan(
     """Row i becomes `fn` of all rows up to i: about 2 n joins, in 2 log n rounds, where `scan`
     takes n steps.
 
-    fn       joins two trees of rows, first those that come first; it must be associative, and is given many at once
+    fn       joins two trees of rows, first those that come first; it must be associative, and is
+             given many at once
     elems    a tree of arrays with one axis in common
     reverse  the last row comes first
     axis     which axis the rows are along

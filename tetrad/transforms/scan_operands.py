@@ -12,7 +12,7 @@ from tetrad.transforms.jvp import Flags
 
 
 @record
-class Parts:
+class ScanOperands:
     """The operands of a scan, or what belongs to each of them."""
 
     consts: tuple[Any, ...]
@@ -20,23 +20,23 @@ class Parts:
     xs: tuple[Any, ...]
 
     @staticmethod
-    def of(node: Node, values: Sequence[Any]) -> Parts:
+    def of(node: Node, values: Sequence[Any]) -> ScanOperands:
         a, b = node.param("consts"), node.param("consts") + node.param("carries")
-        return Parts(tuple(values[:a]), tuple(values[a:b]), tuple(values[b:]))
+        return ScanOperands(tuple(values[:a]), tuple(values[a:b]), tuple(values[b:]))
 
     @property
     def all(self) -> tuple[Any, ...]:
         return (*self.consts, *self.carries, *self.xs)
 
-    def with_carries(self, carries: Sequence[Any]) -> Parts:
-        return Parts(self.consts, tuple(carries), self.xs)
+    def with_carries(self, carries: Sequence[Any]) -> ScanOperands:
+        return ScanOperands(self.consts, tuple(carries), self.xs)
 
 
 def settings(node: Node) -> dict[str, Any]:
     return {name: node.param(name) for name in ("length", "unroll")} | {"source": node.source}
 
 
-def settled(flags: Parts, step: Callable[[Parts], Flags]) -> Parts:
+def settled(flags: ScanOperands, step: Callable[[ScanOperands], Flags]) -> ScanOperands:
     """The flags with every carry marked that a step makes depend on what is marked."""
     while True:
         after = tuple(a or b for a, b in zip(flags.carries, step(flags), strict=True))
@@ -45,7 +45,9 @@ def settled(flags: Parts, step: Callable[[Parts], Flags]) -> Parts:
         flags = flags.with_carries(after)
 
 
-def instantiated(tangents: Parts, flags: Parts, primals: Parts) -> Parts:
+def instantiated(
+    tangents: ScanOperands, flags: ScanOperands, primals: ScanOperands
+) -> ScanOperands:
     """Tangents for all that is marked: a carry that only changes later starts with no change."""
     triples = zip(tangents.carries, flags.carries, primals.carries, strict=True)
     return tangents.with_carries(

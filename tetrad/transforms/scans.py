@@ -3,8 +3,8 @@ all of it nests.
 
     forward    carries and their tangents side by side in one scan
     linear     a scan that also stacks what the tangents need, and a scan of the tangents alone
-    transpose  the tangents' scan walked backwards: cotangents of carries are its carries, sums for every constant
-               beside them, and one row a step for every xs; one sweep for all
+    transpose  the tangents' scan walked backwards: cotangents of carries are its carries, sums for
+               every constant beside them, and one row a step for every xs; one sweep for all
     batch      rows in every carry that comes to depend on the batch
 
 Importing this module fills the tables of the four.
@@ -28,7 +28,13 @@ from tetrad.transforms.checkpoints import checkpointed_scan
 from tetrad.transforms.forward import Both, Tangent, instantiate
 from tetrad.transforms.jvp import Flags, flags_of, jvp, present
 from tetrad.transforms.linearize import Linear, depends_on, linearize
-from tetrad.transforms.scan_operands import Parts, instantiated, settings, settled, spread_reached
+from tetrad.transforms.scan_operands import (
+    ScanOperands,
+    instantiated,
+    settings,
+    settled,
+    spread_reached,
+)
 from tetrad.transforms.transpose import Cotangents, transpose
 
 # -- forward ---------------------------------------------------------------------------------------
@@ -37,8 +43,10 @@ from tetrad.transforms.transpose import Cotangents, transpose
 def jvp_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     """One scan whose steps compute results and their tangents side by side."""
     body, count = node.param("body"), node.param("carries")
-    values, changes = Parts.of(node, primals), Parts.of(node, tangents)
-    flags = settled(Parts.of(node, flags_of(tangents)), lambda f: jvp(body, f.all).changes[:count])
+    values, changes = ScanOperands.of(node, primals), ScanOperands.of(node, tangents)
+    flags = settled(
+        ScanOperands.of(node, flags_of(tangents)), lambda f: jvp(body, f.all).changes[:count]
+    )
     changes = instantiated(changes, flags, values)
     made, ys = both_body(body, flags, node)
     results = make_scan(
@@ -59,12 +67,12 @@ def jvp_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -
     return primal_results, tangent_results
 
 
-def both_body(body: Graph, flags: Parts, node: Node) -> tuple[Graph, Flags]:
+def both_body(body: Graph, flags: ScanOperands, node: Node) -> tuple[Graph, Flags]:
     """consts, tangents; carries, tangents; rows, tangents -> carries, tangents; ys, tangents. And
     which ys change."""
     made, count = jvp(body, flags.all), node.param("carries")
-    values = Parts.of(node, fresh_like(body.inputs))
-    moving = Parts.of(
+    values = ScanOperands.of(node, fresh_like(body.inputs))
+    moving = ScanOperands.of(
         node,
         [t if flag else None for t, flag in zip(fresh_like(body.inputs), flags.all, strict=True)],
     )
@@ -95,10 +103,10 @@ def linearize_scan(node: Node, primals: Sequence[Node], tangents: Sequence[Tange
     tangents."""
     body, count = node.param("body"), node.param("carries")
     flags = settled(
-        Parts.of(node, flags_of(tangents)), lambda f: linearize(body, f.all).changes[:count]
+        ScanOperands.of(node, flags_of(tangents)), lambda f: linearize(body, f.all).changes[:count]
     )
-    values = Parts.of(node, primals)
-    changes = instantiated(Parts.of(node, tangents), flags, values)
+    values = ScanOperands.of(node, primals)
+    changes = instantiated(ScanOperands.of(node, tangents), flags, values)
     if node.param("checkpoint") is not None and node.param("length") != 0:
         return checkpointed_scan(node, primals, changes.all, flags.all)
     linear = linearize(body, flags.all)
@@ -129,10 +137,10 @@ class Residuals:
     """What the tangents of a step need, and where the loop keeps it: constants once, everything
     else a row a step."""
 
-    def __init__(self, linear: Linear, node: Node, values: Parts) -> None:
+    def __init__(self, linear: Linear, node: Node, values: ScanOperands) -> None:
         self.node, self.values, self.linear = node, values, linear
         self.graph = linear.primal
-        self.inputs = Parts.of(node, self.graph.inputs)
+        self.inputs = ScanOperands.of(node, self.graph.inputs)
         varying = depends_on(self.graph.outputs, {*self.inputs.carries, *self.inputs.xs})
         self.nodes = [
             (self.graph.inputs if kind == "input" else self.graph.outputs)[i]
@@ -204,13 +212,15 @@ def shifted(first: Node, rows: Node, length: Size, reverse: bool) -> Node:
     return result
 
 
-def tangent_body(linear: Linear, kept: Residuals, flags: Parts, node: Node) -> tuple[Graph, Flags]:
+def tangent_body(
+    linear: Linear, kept: Residuals, flags: ScanOperands, node: Node
+) -> tuple[Graph, Flags]:
     """residual constants, tangents; tangents of carries; residual rows, tangents -> tangents. And
     which ys change."""
     count = node.param("carries")
     inputs = fresh_like(linear.tangent.inputs)
     residuals, moving = inputs[: len(kept.nodes)], iter(inputs[len(kept.nodes) :])
-    tangents = Parts.of(node, [next(moving) if flag else None for flag in flags.all])
+    tangents = ScanOperands.of(node, [next(moving) if flag else None for flag in flags.all])
     changes = linear.spread(spliced(linear.tangent, inputs))
     outputs = linear.primal.outputs
     carried = [
@@ -238,7 +248,7 @@ def tangent_body(linear: Linear, kept: Residuals, flags: Parts, node: Node) -> t
 
 def transpose_scan(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:
     """One sweep from the last step to the first."""
-    sweep = Sweep(node, cotangents, linear)
+    sweep = BackwardScan(node, cotangents, linear)
     swept = make_scan(
         sweep.body(), sweep.fixed_consts, [*sweep.ends, *(zeros_like(s) for s in sweep.sums)],
         [*sweep.fixed_xs, *sweep.seeds], reverse=not node.param("reverse"), **settings(node),
@@ -247,7 +257,7 @@ def transpose_scan(node: Node, cotangents: Cotangents, linear: Flags) -> Cotange
     return sweep.results(swept[:count], swept[count:end], swept[end:])
 
 
-class Sweep:
+class BackwardScan:
     """The way back of a linear scan.
 
     A step's cotangent of a constant is added to a sum, unless it is a product of thin matrices (of
@@ -258,8 +268,8 @@ class Sweep:
     def __init__(self, node: Node, cotangents: Cotangents, linear: Flags) -> None:
         body, count = node.param("body"), node.param("carries")
         marks, self.values = (
-            Parts.of(node, linear).with_carries((True,) * count),
-            Parts.of(node, node.inputs),
+            ScanOperands.of(node, linear).with_carries((True,) * count),
+            ScanOperands.of(node, node.inputs),
         )
         self.ends = [
             instantiate(ct, c.type)
@@ -268,7 +278,7 @@ class Sweep:
         self.seeds, self.length = present(cotangents[count:]), node.param("length")
         made = transpose(body, marks.all, (True,) * count + flags_of(cotangents[count:]))
         self.reached, self.name = (
-            Parts.of(node, spread_reached(made.reached, marks.all)),
+            ScanOperands.of(node, spread_reached(made.reached, marks.all)),
             made.graph.name,
         )
         self.fixed_consts = unmarked(self.values.consts, marks.consts)
@@ -372,11 +382,13 @@ def is_thin_product(node: Node) -> bool:
 
 def batch_scan(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Many:
     body, count = node.param("body"), node.param("carries")
-    flags = settled(Parts.of(node, batched), lambda f: batch(body, f.all, axis).batched[:count])
+    flags = settled(
+        ScanOperands.of(node, batched), lambda f: batch(body, f.all, axis).batched[:count]
+    )
     rest = (False,) * (len(body.outputs) - count)
     made = batch(body, flags.all, axis, flags.carries + rest)
-    values = Parts.of(node, inputs)
-    before = Parts.of(node, batched)
+    values = ScanOperands.of(node, inputs)
+    before = ScanOperands.of(node, batched)
     carries = [
         with_axis(c, was, axis) if flag else c
         for c, was, flag in zip(values.carries, before.carries, flags.carries, strict=True)

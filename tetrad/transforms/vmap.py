@@ -29,7 +29,7 @@ from tetrad.tracing.operands import as_array, run, size_array, traced
 from tetrad.tracing.run_graph import run_graph
 from tetrad.tracing.signature import check_function, signature_of
 from tetrad.tracing.static_arguments import is_values, without_settings
-from tetrad.tracing.trace import Kind, kinds_of, trace_function
+from tetrad.tracing.trace import ArgumentKind, kinds_of, trace_function
 from tetrad.transforms.batch import Axis
 from tetrad.transforms.batch import batch as batch_graph
 
@@ -47,8 +47,9 @@ def vmap(
 ) -> Callable[..., Any]:
     """A function that applies `fun` to every example of a batch, as one batched program.
 
-    in_axes     which axis of each argument is the batch: an int for all, or one for each (trees allowed); None: shared,
-                and what is shared and no array (a number, a name, a function) `fun` gets as it is
+    in_axes     which axis of each argument is the batch: an int for all, or one for each (trees
+                allowed); None: shared, and what is shared and no array (a number, a name, a
+                function) `fun` gets as it is
     out_axes    where the batch goes in the results
     axis_name   a name for `td.psum` and its like inside `fun`
     axis_size   the number of examples, where no argument tells it
@@ -78,7 +79,8 @@ def vmap(
         rows = [x if axis is None else front(x, axis) for x, axis in zip(leaves, axes, strict=True)]
         batched = tuple(axis is not None for axis in axes)
         kinds = [
-            Kind(one_example(x) if flag else x.type) for x, flag in zip(rows, batched, strict=True)
+            ArgumentKind(one_example(x) if flag else x.type)
+            for x, flag in zip(rows, batched, strict=True)
         ]
         with bound_axis(axis_name, size):
             made = trace_function(signature, function, arguments, kinds)

@@ -14,12 +14,12 @@ from tests.backends.llvm.cases import FAMILIES, Case, all_cases, elementwise
 from tests.backends.llvm.machine import assert_same_arrays, compiled, evaluated, host, run, runnable
 from tests.modules import ROOT
 from tetrad.backends.cpu import isa as targets
-from tetrad.backends.cpu.isa import LEVELS, isa_of, missing_features, select_target, x86_64
-from tetrad.backends.llvm.isa import Features, Isa
+from tetrad.backends.cpu.isa import LEVELS, family_of, missing_features, select_target, x86_64
+from tetrad.backends.cpu.isa.family import Family, Features
 from tetrad.backends.llvm.rules import rules
+from tetrad.backends.llvm.target import Target
 from tetrad.core.dtypes import DType, bf16, f16, f32
 from tetrad.core.errors import FlagError
-from tetrad.core.machine import Target
 from tetrad.kernel import nodes as n
 
 TARGETS = pytest.mark.parametrize("target", runnable(), ids=lambda target: target.name)
@@ -84,12 +84,12 @@ def test_a_processor_is_of_the_level_whose_features_it_has(
         if level.triple.startswith("x86")
         else {}
     )
-    pretend(monkeypatch, isa_of(level), level.cpu, known | dict.fromkeys(features, True))
+    pretend(monkeypatch, family_of(level), level.cpu, known | dict.fromkeys(features, True))
     reached = targets.host_target()
-    assert (reached.vector_bits, reached.dot4, reached.f32_tile) == (
+    assert (reached.vector_bits, reached.dot4, reached.machine.f32_tile) == (
         level.vector_bits,
         level.dot4,
-        level.f32_tile,
+        level.machine.f32_tile,
     )
     assert missing_features(level) == ()
     assert all(f"{'+' if k in features else '-'}{k}" in reached.features.split(",") for k in known)
@@ -98,17 +98,17 @@ def test_a_processor_is_of_the_level_whose_features_it_has(
 def test_a_processor_may_prefer_another_tile_than_its_level(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pretend(monkeypatch, x86_64.ISA, "znver4", dict.fromkeys((*V4, "avx512vnni"), True))
+    pretend(monkeypatch, x86_64.FAMILY, "znver4", dict.fromkeys((*V4, "avx512vnni"), True))
     assert (
-        targets.host_target().f32_tile
+        targets.host_target().machine.f32_tile
         == x86_64.PREFERRED["znver4"]["f32_tile"]
-        != LEVELS["x86-64-v4"].f32_tile
+        != LEVELS["x86-64-v4"].machine.f32_tile
     )
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, isa: Isa, cpu: str, features: Features) -> None:
+def pretend(monkeypatch: pytest.MonkeyPatch, family: Family, cpu: str, features: Features) -> None:
     """Be on another processor, of any family."""
-    monkeypatch.setattr(targets, "host_isa", lambda: isa)
+    monkeypatch.setattr(targets, "host_family", lambda: family)
     monkeypatch.setattr(targets, "host_cpu", lambda: cpu)
     monkeypatch.setattr(targets, "host_features", lambda: features)
 

@@ -571,7 +571,8 @@ def test_control_c_with_a_handler_that_does_not_raise_lets_the_run_finish() -> N
         y = aligned(LANES, np.float64)
         timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
-        run(Table((kernel("spin", (Word(0, 0),), 400, slice=1, steps=1_000_000),), heavy=True), addresses(y), 2)
+        spin = kernel("spin", (Word(0, 0),), 400, slice=1, steps=1_000_000)
+        run(Table((spin,), heavy=True), addresses(y), 2)
         timer.join()
         assert seen == [1]
     """)
@@ -582,7 +583,8 @@ def test_control_c_while_sigint_is_ignored() -> None:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         y = aligned(LANES, np.float64)
         threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-        run(Table((kernel("spin", (Word(0, 0),), 300, slice=1, steps=1_000_000),), heavy=True), addresses(y), 2)
+        spin = kernel("spin", (Word(0, 0),), 300, slice=1, steps=1_000_000)
+        run(Table((spin,), heavy=True), addresses(y), 2)
     """)
 
 
@@ -720,7 +722,8 @@ def test_exit_with_idle_workers_is_clean_and_quick(pause: float) -> None:
 def test_exit_while_a_daemon_thread_runs() -> None:
     out = succeeds("""
         y = aligned(LANES, np.float64)
-        table = Table((kernel("spin", (Word(0, 0),), 10_000_000, slice=8, steps=100_000),), heavy=True)
+        spin = kernel("spin", (Word(0, 0),), 10_000_000, slice=8, steps=100_000)
+        table = Table((spin,), heavy=True)
         threading.Thread(target=run, args=(table, addresses(y), 2), daemon=True).start()
         time.sleep(0.3)
         print(time.monotonic())

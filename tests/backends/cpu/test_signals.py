@@ -20,9 +20,11 @@ START = """
 import ctypes, faulthandler, os, signal, sys, threading, time
 import numpy as np, tetrad as td
 STEPS = {steps}
+def repeated(step):
+    return td.jit(lambda c: td.scan(lambda c, _: (step(c), None), c, length=STEPS)[0])
 WAYS = {{
-    "one kernel": td.jit(lambda c: td.scan(lambda c, _: (c * 0.999 + 0.1, None), c, length=STEPS)[0]),
-    "many entries": td.jit(lambda c: td.scan(lambda c, _: (td.nn.softmax(c @ c), None), c, length=STEPS)[0]),
+    "one kernel": repeated(lambda c: c * 0.999 + 0.1),
+    "many entries": repeated(lambda c: td.nn.softmax(c @ c)),
     "lapack": td.jit(lambda a: td.linalg.svd(a, full_matrices=False)[1]),
 }}
 way = "{way}"
@@ -70,7 +72,8 @@ def test_handlers_run_while_the_call_goes_on(way: str) -> None:
         inside = [t for t in times if began < t < ended]
         gaps = np.diff([began, *inside, ended])
         assert got == want
-        assert len(inside) >= 2 and sorted(gaps)[-2] < 0.15, gaps  # all but one: others take the processor too
+        # all but one: others take the processor too
+        assert len(inside) >= 2 and sorted(gaps)[-2] < 0.15, gaps
         """,
         way,
     )
@@ -213,7 +216,8 @@ def test_a_signal_that_another_thread_gets_is_heard_between_kernels() -> None:
         assert np.asarray(f(x)).tobytes() == want
         ended = time.monotonic()
         thread.join()
-        assert len(seen) == 1 and seen[0] - sent[0] < min(0.15, (ended - sent[0]) / 2), (seen, sent, ended)
+        assert len(seen) == 1
+        assert seen[0] - sent[0] < min(0.15, (ended - sent[0]) / 2), (seen, sent, ended)
         """,
         "many entries",
     )

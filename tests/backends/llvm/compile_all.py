@@ -12,7 +12,7 @@ from tests.backends.llvm.cases import all_cases
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.llvm.module import emit_module
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
 
 AT_ONCE = 40  # programs compiled together: quick, and after a crash there are few to look at
 

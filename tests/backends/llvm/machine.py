@@ -13,8 +13,8 @@ import numpy as np
 from tetrad.backends.cpu.isa import LEVELS, host_target, missing_features
 from tetrad.backends.cpu.llvm import Library, compile_object, load_object
 from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
 from tetrad.core.dtypes import DType
-from tetrad.core.machine import Target
 from tetrad.core.sizes import bind
 from tetrad.kernel import nodes as n
 from tetrad.kernel.evaluate import evaluate

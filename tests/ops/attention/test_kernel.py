@@ -19,9 +19,10 @@ from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.isa.x86_64 import V3, V4
 from tetrad.backends.cpu.llvm import assembly, compile_object
 from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
 from tetrad.compiler.driver import compile_graph
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, i8, i32
-from tetrad.core.machine import Target
 from tetrad.core.sizes import Dim, Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_graph, make_parameter
@@ -319,7 +320,7 @@ def test_tiles_are_full() -> None:
 def launches(target: Target, kind: Kind, count: Size) -> list[Launch]:
     return [
         step
-        for step in Lowerer(target).lower(graph_of(kind, count)).steps
+        for step in lower_graph(graph_of(kind, count), Lowerer(target.machine)).steps
         if isinstance(step, Launch)
     ]
 

@@ -16,9 +16,10 @@ from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
 from tetrad.compiler.driver import compile_graph
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, as_dtype, c64, c128
-from tetrad.core.machine import Target
 from tetrad.core.op import Case, Op
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.fft import kernel as lowering
@@ -34,7 +35,6 @@ from tetrad.ops.fft.plan import (
     split,
     split_cost,
 )  # fmt: skip
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Launch
 
@@ -162,7 +162,8 @@ def test_every_machine_has_the_same_bits(n: int) -> None:
     x = numbers((3, n), c64)
     graph = optimise(graph_of(fft, Case((x,), FORWARD)))
     results = [
-        evaluate_schedule(Lowerer(target).lower(graph), [x], {})[0] for target in LEVELS.values()
+        evaluate_schedule(lower_graph(graph, Lowerer(target.machine)), [x], {})[0]
+        for target in LEVELS.values()
     ]
     assert all(difference(results[0], other) is None for other in results[1:])
 
@@ -175,7 +176,7 @@ def test_every_level_compiles(target: Target) -> None:
         (rfft, numbers((3, 512), c64.real), {"axis": 1, "norm": "none"}),
         (irfft, numbers((3, 7, 20), c64), {"axis": 1, "n": 13, "norm": "none"}),
     ):
-        for step in Lowerer(target).lower(optimise(graph_of(op, Case((x,), params)))).steps:
+        for step in lower_graph(graph_of(op, Case((x,), params)), Lowerer(target.machine)).steps:
             assert isinstance(step, Launch)
             assert compile_object(emit_module({"transform": step.program}, target), target)
 

@@ -11,16 +11,15 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run
-from tetrad.backends.cpu.isa import LEVELS
+from tetrad.backends.cpu.isa import LEVELS, current_target
+from tetrad.backends.llvm.target import Target
 from tetrad.compiler import driver
-from tetrad.compiler.driver import current_target
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import f32
-from tetrad.core.machine import Target
 from tetrad.kernel.math.fma import fma
 from tetrad.loopnest.frame import Memory
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.matmul.tiles import COLUMNS, ROWS, Extent, choose_blocks, choose_tile
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import programs_of
 
@@ -31,7 +30,7 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 
 def texts(function: Callable[..., Any], *shapes: tuple[int, ...]) -> list[str]:
     graph = optimise(td.trace(function)(*map(td.Spec, shapes)))
-    return [str(p) for p in programs_of(Lowerer(current_target()).lower(graph))]
+    return [str(p) for p in programs_of(lower_graph(graph, Lowerer(current_target().machine)))]
 
 
 # Each of them is a product of matrices that NumPy can write down: function, its left side, its
@@ -163,7 +162,7 @@ def test_what_an_epilogue_reads_is_fetched_ahead() -> None:
     assert "prefetch" not in plain and "prefetch" not in with_bias
     assert with_two.count("prefetch") == 2  # more steps than lines: one of each array
     (short,) = texts(lambda x, w, y, z: x @ w * y + z, (64, 2), (2, 64), (64, 64), (64, 64))
-    tile = choose_tile(Memory({}, current_target()), f32, 64, 64)
+    tile = choose_tile(Memory({}, current_target().machine), f32, 64, 64)
     # two steps, half of the lines at each
     assert short.count("prefetch") == 2 * -(-tile.rows * tile.vectors // 2)
 
@@ -179,7 +178,7 @@ def test_the_last_tile_of_columns_ends_inside_a_vector_or_between_two(
     for function in (lambda x, w: x @ w, lambda x, w: x @ w * 2 + 1):
         graph = optimise(td.trace(function)(x, w))
         # the evaluator refuses what lies outside
-        (got,) = evaluate_schedule(Lowerer(target).lower(graph), [x, w], {})
+        (got,) = evaluate_schedule(lower_graph(graph, Lowerer(target.machine)), [x, w], {})
         assert got.tobytes() == np.asarray(td.jit(function)(x, w)).tobytes()
 
 

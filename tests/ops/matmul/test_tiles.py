@@ -13,16 +13,16 @@ from tetrad.backends.cpu.isa.aarch64 import BASELINE, DOTPROD, I8MM
 from tetrad.backends.cpu.isa.x86_64 import V3, V4
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, f32, f64
-from tetrad.core.machine import Target
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_graph, make_parameter
-from tetrad.graph.custom import undressed
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
 from tetrad.ops.special import matmul
-from tetrad.passes.pipeline import optimise
+from tetrad.passes.inline_custom import inline_custom
 from tetrad.schedule.nodes import programs_of
 
 SIZE = 512
@@ -38,7 +38,7 @@ def family(target: Target) -> str:
 def inner_loop(graph: Graph, target: Target, instruction: str) -> list[str]:
     """The basic block of a graph's kernels with the most of these instructions, up to the last of
     them."""
-    programs = dict.fromkeys(programs_of(Lowerer(target).lower_program(graph)))
+    programs = dict.fromkeys(programs_of(lower_graph(graph, Lowerer(target.machine))))
     text = assembly(
         emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target
     )
@@ -59,7 +59,7 @@ def test_the_inner_loop_does_not_spill(target: Target, dtype: DType) -> None:
     a, b = (make_parameter(ArrayType(dtype, (SIZE, SIZE)), i, fresh=True) for i in range(2))
     instruction = MULTIPLY_ADD[family(target)]
     lines = inner_loop(make_graph("product", (a, b), (matmul(a, b),)), target, instruction)
-    tile = target.f64_tile if dtype is f64 else target.f32_tile
+    tile = target.machine.f64_tile if dtype is f64 else target.machine.f32_tile
     registers = tile.rows * tile.vectors * 16 * dtype.bits // target.vector_bits
     assert sum(instruction in line for line in lines) % registers == 0
     assert spills(target, lines) == []
@@ -73,6 +73,6 @@ def test_the_inner_loop_of_a_low_bit_product_does_not_spill(target: Target, form
     numbers = np.random.default_rng(0).standard_normal((SIZE, SIZE), np.float32)
     weight = td.quant.quantize(numbers, format)
     graph = td.trace(lambda x: lowbit_matmul(quantize_rows(x), weight))(td.Spec((TOKENS, SIZE)))
-    lines = inner_loop(optimise(undressed(graph)), target, "dot\t")
-    assert sum("dot\t" in line for line in lines) == 4 * 8 * target.lowbit_tokens
+    lines = inner_loop(optimise(inline_custom(graph)), target, "dot\t")
+    assert sum("dot\t" in line for line in lines) == 4 * 8 * target.machine.lowbit_tokens
     assert spills(target, lines) == []

@@ -7,15 +7,14 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.backends.cpu.isa import LEVELS
+from tetrad.backends.cpu.isa import LEVELS, current_target
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
-from tetrad.compiler.driver import current_target
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
+from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.types import ArrayType
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows, row_parts
-from tetrad.passes.pipeline import optimise
 from tetrad.quant import pack, unpack
 from tetrad.quant.lanes import DTYPES, LANES
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
@@ -150,11 +149,11 @@ def test_products_compile_for_every_machine(name: str, target: Target) -> None:
     graph = td.trace(lambda x, w: lowbit_matmul(quantize_rows(x), w))(
         np.zeros((9, 256), np.float32), w
     )
-    programs = programs_of(Lowerer(target).lower(optimise(graph)))
+    programs = programs_of(lower_graph(graph, Lowerer(target.machine)))
     text = assembly(
         emit_module({f"k{i}": program for i, program in enumerate(programs)}, target), target
     )
-    tiles = target.lowbit_tokens + 1  # a tile of tokens, and one alone
+    tiles = target.machine.lowbit_tokens + 1  # a tile of tokens, and one alone
     is_arm = target.triple.startswith("aarch64")
     instruction = "ml" if is_arm and target.dot4 == "portable" else DOTS[target.dot4]
     assert text.count(f"\t{instruction}") >= 8 * tiles
@@ -204,5 +203,5 @@ def test_many_rows_share_decoded_panels_and_keep_their_bits(name: str) -> None:
             np.asarray(product(x[row : row + 1], w)).view(np.uint32)[0], together[row]
         )
     graph = optimise(td.trace(lambda x: lowbit_matmul(quantize_rows(x), w))(x[:17]))
-    (want,) = evaluate_schedule(Lowerer(current_target()).lower(graph), [x[:17]], {})
+    (want,) = evaluate_schedule(lower_graph(graph, Lowerer(current_target().machine)), [x[:17]], {})
     np.testing.assert_array_equal(want.view(np.uint32), together[:17])

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, Protocol
 
 from tetrad.core.flags import flag
-from tetrad.core.pattern import Pattern
+from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import record
 from tetrad.core.visible import visible
 
@@ -35,9 +35,9 @@ ORPHAN_SECONDS = 3600  # a temporary file this old belongs to a writer that died
 PREFIX = struct.Struct("<8sIQ64s")
 HEADER_BYTES = PREFIX.size + hashlib.sha256().digest_size
 
-KEY = Pattern(r"[0-9a-f]{64}")
-ENTRY = Pattern(r"[0-9a-f]{64}\.obj")
-TEMPORARY = Pattern(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
+KEY = LazyPattern(r"[0-9a-f]{64}")
+ENTRY = LazyPattern(r"[0-9a-f]{64}\.obj")
+TEMPORARY = LazyPattern(r"[0-9a-f]{64}\.[0-9a-f]{16}\.tmp")
 
 # Where the system has no such flag (Windows), it has no openat either, and the cache says so and
 # stays off.

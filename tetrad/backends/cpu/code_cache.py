@@ -20,13 +20,12 @@ import numpy as np
 
 from tetrad.backends.cpu import native, pool
 from tetrad.backends.cpu.cache import ObjectCache, cache_key
-from tetrad.backends.cpu.isa import processor_identity, select_target
+from tetrad.backends.cpu.isa import host, processor_identity
 from tetrad.backends.cpu.llvm import Library, load_object
 from tetrad.core.flags import code_key
 from tetrad.core.jobs import JOBS, Job
 from tetrad.core.limits import available_threads
 from tetrad.core.locks import process_lock
-from tetrad.core.machine import Target
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE_MAKERS = ("backends",)
@@ -107,25 +106,28 @@ def build_identity(folders: tuple[str, ...] = CODE_MAKERS) -> str:
 def folder_digest(folder: str) -> str:
     """Of the sources in a folder of the package and below; '' are those beside the folders."""
     where = os.path.join(PACKAGE, folder)
-    digest = hashlib.sha256()
+    room, parts = ctypes.create_string_buffer(1 << 16), list[bytes]()
     for path in sources(where, deep=bool(folder)):
-        text = content(path)
-        digest.update(f"{path[len(where) :]} {len(text)} ".encode())
-        digest.update(text)
-    return digest.hexdigest()
+        text = content(path, room)
+        parts += f"{path[len(where) :]} {len(text)} ".encode(), text
+    # of all at once: other threads go on only meanwhile
+    return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def content(path: str) -> bytes:
+def content(path: str, room: ctypes.Array[ctypes.c_char]) -> bytes:
     """Of a small file, read with Python's lock held: to wait for it after each of a thousand calls
-    of the system, while another thread traces or lowers, would take five times as long."""
+    of the system, while another thread traces or lowers, would take five times as long. `room` is
+    memory for the time being."""
     source = LOCKED.open(os.fsencode(path), os.O_RDONLY | os.O_CLOEXEC)
     if source < 0:
         raise OSError(ctypes.get_errno(), "a source of tetrad cannot be read", path)
     try:
-        room, found = ctypes.create_string_buffer(1 << 16), b""
-        while (count := LOCKED.read(source, room, len(room))) > 0:
-            found += ctypes.string_at(room, count)
-        return found
+        found, count = b"", LOCKED.read(source, room, len(room))
+        while count == len(room):  # less is the end: it is a file on a disk
+            found, count = found + room.raw, LOCKED.read(source, room, len(room))
+        if count < 0:
+            raise OSError(ctypes.get_errno(), "a source of tetrad cannot be read", path)
+        return found + ctypes.string_at(room, count)
     finally:
         LOCKED.close(source)
 
@@ -154,12 +156,6 @@ def load_runtime() -> None:
         image = pool.compile_loop(host())
         disk_cache().put(entry, image)
     pool.use_library(load_object(image, native.SYMBOLS))
-
-
-@cache
-def host() -> Target:
-    """Asked for once: LLVM answers only when it is done compiling for another thread."""
-    return select_target("host")
 
 
 @cache

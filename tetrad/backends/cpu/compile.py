@@ -17,11 +17,11 @@ from tetrad.backends.cpu.code_cache import OBJECTS, Objects
 from tetrad.backends.cpu.isa import missing_features
 from tetrad.backends.cpu.llvm import assembly, compile_object
 from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
 from tetrad.core import show
 from tetrad.core.errors import BackendError
 from tetrad.core.flags import code_key, flag_words
 from tetrad.core.jobs import JOBS, Job
-from tetrad.core.machine import Target
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.text import fingerprint
 

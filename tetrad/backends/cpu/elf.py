@@ -15,7 +15,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tetrad.backends.cpu.isa import host_isa
+from tetrad.backends.cpu.isa import host_family
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 
@@ -68,7 +68,7 @@ class Object:
 
 def understood(image: bytes) -> Object | None:
     """None for objects of other systems, or with more in them than we know."""
-    known = host_isa().relocations
+    known = host_family().relocations
     if image[:7] != HEADER or struct.unpack_from("<H", image, 18) != (known.machine,):
         return None
     sections = sections_of(image)
@@ -82,7 +82,7 @@ def understood(image: bytes) -> Object | None:
 def load(found: Object, externs: Mapping[str, int]) -> dict[str, int]:
     """Map the object and return the address of each symbol it defines. It stays for the life of the
     process."""
-    image, sections, processor = found.image, found.sections, host_isa().relocations
+    image, sections, processor = found.image, found.sections, host_family().relocations
     symbols = symbols_of(image, sections)
     calls = [name for name, section, _ in symbols if section == UNDEFINED and name]
     unknown = [name for name in calls if name not in externs]

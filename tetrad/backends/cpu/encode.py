@@ -23,6 +23,7 @@ from tetrad.backends.cpu.table import (
     Table,
     Word,
 )
+from tetrad.core import show
 from tetrad.core.record import record, replace
 from tetrad.core.sizes import bind
 from tetrad.kernel.nodes import TAG_SHIFT, Program
@@ -101,7 +102,8 @@ class TableEncoder:
     def encode_once(self, schedule: Schedule, dims: Dims) -> EncodedTable:
         inner = self.inner(schedule, dims)
         temps, lives = lifetimes(schedule, dims, arenas_of(inner))
-        placed = plan(lives)
+        with show.spending("plan_memory"):
+            placed = plan(lives)
         where = Places(schedule, dict(zip(temps, placed.offsets, strict=True)), self.constants)
         entries: list[Entry] = []
         traps: dict[int, TrapSite] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import count
 
 from tetrad.backends.cpu.code_cache import OBJECTS, Objects
@@ -29,6 +30,7 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.schedule.nodes import Launch, Schedule
 from tetrad.schedule.outputs import Outputs
+from tetrad.schedule.plan import describe_plan
 
 # sizes of a program whose calls are ready; others are made ready anew, and nothing is compiled
 MOST_PREPARED = 256
@@ -114,7 +116,10 @@ class Executable:
         if not self.is_full:
             return BoundCall(self, dims)
         with show.recording(self.clock), show.timed("schedule"):
-            return BoundCall(self, dims)
+            call = BoundCall(self, dims)
+            told = partial(describe_plan, self.name, call.encoded.lives, call.encoded.plan)
+            lazy.module("tetrad.passes.step").show_step("plan_memory", told)
+            return call
 
     def give_up(self, dims: tuple[int, ...]) -> None:
         del self.calls[dims]

@@ -8,7 +8,7 @@ are none. So a run is told which signals have handlers, and has Python run them 
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # signal.getsignal spends microseconds on making enums
+import _signal  # type: ignore[import-not-found]  # `signal` spends microseconds on making enums
 import ctypes
 import signal
 from threading import get_ident, main_thread
@@ -20,7 +20,7 @@ OWN = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV", "SIGSYS", "SIGTRAP")
 FAULTS = frozenset(getattr(signal, name) for name in OWN if hasattr(signal, name))
 # signals below this number; to ask for real-time ones too would take as long again, at every run
 STANDARD = 32
-HEARD = tuple(sorted(int(n) for n in signal.valid_signals() - FAULTS if n < STANDARD))
+HEARD = tuple(sorted(int(n) for n in _signal.valid_signals() - FAULTS if n < STANDARD))
 # profilers want to know who is running
 UNHEARD_BY_WORKERS = frozenset(HEARD) - {getattr(signal, "SIGPROF", 0)}
 

@@ -1,32 +1,24 @@
-"""Code generation, LLVM: module text in, object file out, and object files made callable.
+"""The CPU back end, code: module text in, object file out, and object files made callable.
 
-Talks to LLVM (`backends.llvm.binding`) only when something has to be compiled. The pass pipeline is
-short on purpose and LLVM's vectorisers never run: in the LLVM of llvmlite 0.45 to 0.50 they
-miscompile (a regression test tells).
+Receives text for a target, or bytes of an object file that somebody vouches for; gives addresses.
+`backends.llvm.compile` compiles, `elf` loads what it understands, LLVM's linker the rest.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 from tetrad.backends.cpu import elf
-from tetrad.backends.cpu.isa import host_isa
-from tetrad.backends.llvm.binding import know_other_processors, llvm
-from tetrad.backends.llvm.isa import isa_of
+from tetrad.backends.llvm.binding import llvm
+from tetrad.backends.llvm.target import Target
 from tetrad.core import lazy
 from tetrad.core.errors import CompileError
-from tetrad.core.floats import own_floats
 from tetrad.core.locks import process_lock
-from tetrad.core.machine import Target
-from tetrad.core.pattern import Pattern
 
-PASSES = ("SROA", "InstCombine", "SimplifyCFG")
 LIBM = (
     "fma", "fmaf", "floorf", "floor", "ceilf", "ceil", "truncf", "trunc", "roundf", "round",
     "roundevenf", "roundeven",
@@ -34,113 +26,24 @@ LIBM = (
 LIBC = ("memset", "memcpy", "memmove", "syscall", "sigaction")
 KNOWN_EXTERNS = frozenset(LIBM + LIBC)
 
-DECLARED = Pattern(r"^declare [^@]*@([\w.$-]+)", re.M)
-REPORT = "please report this with TETRAD_SHOW=llvm"
-
 _lock = process_lock()  # of loading; compiling needs none
 _libraries = itertools.count()
-# machines nobody uses now, as many as ever worked at once
-_idle: dict[tuple[Target, bool], list[int]] = {}
 
 
 def compile_object(text: str, target: Target, optimise: bool = True) -> bytes:
-    """The relocatable object file of a module; not to optimise code is several times as quick.
-
-    Any number of threads may compile at once.
-    """
-    return compiled(text, target, optimise, is_object=True)
+    """The relocatable object file of a module."""
+    made: bytes = compiling().compile_module(text, target, KNOWN_EXTERNS, optimise=optimise)
+    return made
 
 
 def assembly(text: str, target: Target) -> str:
-    return compiled(text, target, optimise=True, is_object=False).decode()
+    made: bytes = compiling().compile_module(text, target, KNOWN_EXTERNS, is_object=False)
+    return made.decode()
 
 
-def compiled(text: str, target: Target, optimise: bool, is_object: bool) -> bytes:
-    unknown = undeclared_externs(text)
-    if unknown:
-        raise CompileError(f"generated code calls unknown functions: {', '.join(unknown)}")
-    lib = llvm()
-    with (
-        own_floats(),
-        lib.owned(lib.ContextCreate(), "ContextDispose") as context,
-        lib.owned(parsed(text, context), "DisposeModule") as module,
-        machine(target, optimise) as engine,
-    ):
-        optimised(module, engine)
-        buffer, message = lib.told("TargetMachineEmitToMemory", engine, module, int(is_object))
-        if not buffer:
-            raise CompileError(f"LLVM cannot generate code: {message}", hint=REPORT)
-        with lib.owned(buffer, "DisposeMemoryBuffer"):
-            return ctypes.string_at(lib.GetBufferStart(buffer), lib.GetBufferSize(buffer))
-
-
-def undeclared_externs(text: str) -> list[str]:
-    """An unresolved symbol yields a bogus address, so only names on the list may be declared."""
-    return [
-        name
-        for name in DECLARED.findall(text)
-        if not name.startswith("llvm.") and name not in KNOWN_EXTERNS
-    ]
-
-
-def parsed(text: str, context: int) -> int:
-    module, message = llvm().told("ParseAssembly", context, text.encode())
-    if not message and not module:
-        message = "no module"
-    if not message:
-        is_wrong, message = llvm().told("VerifyModule", module)
-        if not is_wrong:
-            return int(module)
-        llvm().DisposeModule(module)
-    raise CompileError(f"generated LLVM is not valid: {message}", hint=REPORT)
-
-
-@contextmanager
-def machine(target: Target, optimise: bool) -> Iterator[int]:
-    """What emits code for a target: for this block alone, then for another. It holds what LLVM
-    knows of a processor, which takes a millisecond to write down. After an error it is not used
-    again."""
-    idle = _idle.setdefault((target, optimise), [])
-    try:
-        made = idle.pop()
-    except IndexError:
-        made = new_machine(target, optimise)
-    try:
-        yield made
-    except BaseException:
-        llvm().DisposeTargetMachine(made)
-        raise
-    idle.append(made)
-
-
-def new_machine(target: Target, optimise: bool) -> int:
-    """Level 1 of code generation takes a fifth less time than level 3, for code that is as quick:
-    what matters (what lies in registers, the order of instructions) our kernels have settled."""
-    if isa_of(target) is not host_isa():
-        know_other_processors()
-    found, message = llvm().told("GetTargetFromTriple", target.triple.encode())
-    if not found:
-        raise CompileError(f"LLVM knows no target {target.triple}: {message}")
-    words = (target.triple.encode(), target.cpu.encode(), target.features.encode())
-    made = llvm().CreateTargetMachine(
-        found, *words, 1 if optimise else 0, b"pic", b"small", 0, 1, b""
-    )
-    if not made:
-        raise CompileError(f"LLVM cannot generate code for {target.name}")
-    return int(made)
-
-
-def optimised(module: int, engine: int) -> None:
-    """The module, changed in place by our passes."""
-    lib = llvm()
-    with (
-        lib.owned(lib.CreateNewModulePassManager(), "DisposeNewModulePassManger") as passes,
-        lib.owned(lib.CreatePipelineTuningOptions(), "DisposePipelineTuningOptions") as options,
-        lib.owned(lib.CreatePassBuilder(engine, options), "DisposePassBuilder") as builder,
-    ):
-        for name in PASSES:
-            getattr(lib, f"module_Add{name}Pass")(passes)
-        lib.RunNewModulePassManager(passes, module, builder)
+def compiling() -> Any:
+    """Loaded when something has to be compiled: a start that finds its objects on disk does not."""
+    return lazy.module("tetrad.backends.llvm.compile")
 
 
 class Library:

@@ -39,10 +39,10 @@ from tetrad.backends.cpu.native import (
     SYMBOLS,
 )
 from tetrad.backends.cpu.table import Table
+from tetrad.backends.llvm.target import Target
 from tetrad.core import lazy
 from tetrad.core.errors import TetradError
 from tetrad.core.limits import available_threads
-from tetrad.core.machine import Target
 from tetrad.core.record import record
 
 LINE = 64  # bytes of a cache line
@@ -106,7 +106,7 @@ class Native:
         return restored(parts)
 
 
-class Block:
+class LineBlock:
     """Zeroed memory that begins at a cache line: as bytes, as 64-bit words, as an address."""
 
     __slots__ = ("_memory", "address", "data", "words")
@@ -130,7 +130,7 @@ class Context:
 
     def __init__(self, pool: Pool, base_room: int) -> None:
         self.pool, self.base_room = pool, base_room
-        self.block = Block(8 * (CONTEXT["BASES"] + base_room))
+        self.block = LineBlock(8 * (CONTEXT["BASES"] + base_room))
         self.block.words[CONTEXT["POOL"]] = pool.block.address
         self.address, self.inputs = self.block.address, self.block.data[8 * CONTEXT_WORDS :]
         self.run = pool.native.run_with_gil
@@ -153,7 +153,7 @@ class Pool:
 
     def __init__(self, native: Native) -> None:
         self.native = native
-        self.block = Block(8 * POOL_WORDS)
+        self.block = LineBlock(8 * POOL_WORDS)
         self.free: list[Context] = []
         self.contexts: weakref.WeakSet[Context] = weakref.WeakSet()
         self.workers: list[threading.Thread] = []
@@ -264,7 +264,7 @@ def find_processor() -> Callable[[], int]:
 processor = find_processor()  # where the calling thread runs now, or -1
 
 
-def serve(native: Native, block: Block) -> None:
+def serve(native: Native, block: LineBlock) -> None:
     """A worker's thread; holding `block` here keeps it alive for as long as native code looks at
     it."""
     if hasattr(signal, "pthread_sigmask"):

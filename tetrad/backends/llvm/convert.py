@@ -27,7 +27,8 @@ def cast(cg: Codegen, x: str, source: DType, goal: DType, varying: bool) -> str:
             f"{'fpext' if goal.bits > source.bits else 'fptrunc'} {from_type} {x} to {to_type}"
         )
     if source.is_float:
-        name = f"llvm.fpto{'s' if goal.is_signed else 'u'}i.sat.{cg.suffix(to_type)}.{cg.suffix(from_type)}"
+        word = "fptosi" if goal.is_signed else "fptoui"
+        name = f"llvm.{word}.sat.{cg.suffix(to_type)}.{cg.suffix(from_type)}"
         return cg.call(to_type, name, (from_type, x))
     if goal.is_float:
         return cg.new(f"{'sitofp' if source.is_signed else 'uitofp'} {from_type} {x} to {to_type}")

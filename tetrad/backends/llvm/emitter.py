@@ -14,10 +14,9 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tetrad.backends.llvm.isa import isa_of
+from tetrad.backends.llvm.target import Target
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import CompileError
-from tetrad.core.machine import Target
 from tetrad.core.record import field, record
 from tetrad.kernel import nodes as n
 
@@ -80,10 +79,10 @@ class Scope:
 Rule = Callable[["Codegen", n.Instr], "Emitted | None"]
 
 
-class Rules:
+class EmitterRules:
     """Kernel instruction type -> function that emits it."""
 
-    def __init__(self, *others: Rules) -> None:
+    def __init__(self, *others: EmitterRules) -> None:
         self.table: dict[type[n.Instr], Rule] = {
             kind: rule for rules in others for kind, rule in rules.table.items()
         }
@@ -106,13 +105,13 @@ class Codegen:
         self,
         program: n.Program,
         target: Target,
-        rules: Rules,
+        rules: EmitterRules,
         varying: set[n.Instr],
         lanes: int,
         check: str,
     ) -> None:
         self.program, self.target, self.rules, self.varying = program, target, rules, varying
-        self.isa = isa_of(target)
+        self.isa = target.isa
         self.lanes = lanes
         self.check = check  # "plain", "mask" (out of range reads 0, writes nothing) or "trap"
         self.mask: str | None = None
@@ -153,9 +152,11 @@ class Codegen:
         all compile time, for code that is no quicker, since addresses of x86 are sums of a base and
         a scaled counter anyway.
         """
-        return self.new(
-            f'call i64 asm "", "=r,0"(i64 {self.new(f"add nsw i64 {counter}, {step}")})'
-        )
+        return self.new(self.hidden(self.new(f"add nsw i64 {counter}, {step}")))
+
+    def hidden(self, number: str) -> str:
+        """A 64-bit number through an empty instruction."""
+        return f'call i64 asm "", "={self.isa.register},0"(i64 {number})'
 
     def leave_if_stopped(self) -> None:
         """Return from the kernel when the run is to stop: nobody will look at its results."""
@@ -353,7 +354,7 @@ class Codegen:
         """A full mask that LLVM cannot look into, made once for the kernel."""
         outer = self.scopes[1]
         if "every lane" not in outer.known:
-            bits = self.new('call i64 asm "", "=r,0"(i64 -1)', outer)
+            bits = self.new(self.hidden("-1"), outer)
             first = self.new(f"trunc i64 {bits} to i{self.lanes}", outer)
             mask = self.new(f"bitcast i{self.lanes} {first} to {self.mask_type}", outer)
             outer.known["every lane"] = Emitted(mask, None)

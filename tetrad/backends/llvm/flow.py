@@ -11,11 +11,11 @@ import json
 import math
 from collections.abc import Iterator
 
-from tetrad.backends.llvm.emitter import Codegen, Emitted, Rules, form, index_stride
+from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules, form, index_stride
 from tetrad.core.dtypes import i32, index
 from tetrad.kernel import nodes as n
 
-rules = Rules()
+rules = EmitterRules()
 
 # instructions of a guarded block that is written once; and for each load and store
 LONG, LONG_ACCESS = 40, 16
@@ -127,7 +127,9 @@ def emit_block(cg: Codegen, label: str, block: n.Block, done: str) -> list[str]:
 
 
 def guard_if(cg: Codegen, node: n.If) -> None:
-    """if lane index < bound: here -[all lanes]-> full (no mask) -> done;  -[some]-> part (mask) -> done;  -> done
+    """if lane index < bound:
+
+    here -[all lanes]-> full (no mask) -> done;  here -[some]-> part (mask) -> done;  here -> done
 
     The full path costs one scalar compare; only the last workgroup takes the other.
     """
@@ -230,7 +232,9 @@ def divergent_if(cg: Codegen, node: n.If) -> None:
 
 
 class guarded:
-    """with guarded(cg, cond): ... runs only if the scalar cond holds (None: always).  here -[cond]-> do -> done
+    """with guarded(cg, cond): ... runs only if the scalar cond holds (None: always).
+
+    here -[cond]-> do -> done;  here -> done
 
     The branch is written when the block ends, after whatever the block hoisted.
     """

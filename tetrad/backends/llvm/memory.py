@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from tetrad.backends.llvm.emitter import Codegen, Emitted, Rules, form
+from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules, form
 from tetrad.backends.llvm.flow import guarded, trap_if
 from tetrad.core.dtypes import DType, bool_, index
 from tetrad.kernel import nodes as n
 
-rules = Rules()
+rules = EmitterRules()
 
 LINE = 64  # bytes of a cache line
 # code of a bounds check of the program's first buffer, counting up; other traps are below
@@ -106,7 +106,9 @@ def if_all_are_there(
 
 
 def either_way(cg: Codegen) -> Iterator[None]:
-    """Twice: without a mask, for when all lanes are there, and with it.  here -[full]-> all -> done;  -> some -> done
+    """Twice: without a mask, for when all lanes are there, and with it.
+
+    here -[full]-> all -> done;  here -> some -> done
 
     Nothing that is shared later may be written between.
     """

@@ -12,11 +12,10 @@ and y, element count of each storage buffer, and a tag that trap codes are marke
 from __future__ import annotations
 
 from tetrad.backends.llvm.emitter import Codegen, Emitted, buffer_name, operand_name
-from tetrad.backends.llvm.isa import isa_of
 from tetrad.backends.llvm.multi_vector import Wide
 from tetrad.backends.llvm.rules import rules
+from tetrad.backends.llvm.target import Target
 from tetrad.core.dtypes import index
-from tetrad.core.machine import Target
 from tetrad.core.sizes import Atom, Named, Size
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniformity import varying
@@ -62,7 +61,7 @@ def emit_function(
 
 
 def attributes(target: Target) -> str:
-    return f"attributes #0 = {{ nounwind {isa_of(target).attributes(target)} }}"
+    return f"attributes #0 = {{ nounwind {target.isa.attributes(target)} }}"
 
 
 def vector_shape(program: n.Program) -> tuple[int, int]:

@@ -8,11 +8,18 @@ trap the processor: divisors are made safe, shift counts are masked. `rules` has
 from __future__ import annotations
 
 from tetrad.backends.llvm import convert, dots, flow, lookups, memory
-from tetrad.backends.llvm.emitter import Codegen, Emitted, Rules, form, index_stride, operand_name
+from tetrad.backends.llvm.emitter import (
+    Codegen,
+    Emitted,
+    EmitterRules,
+    form,
+    index_stride,
+    operand_name,
+)
 from tetrad.core.dtypes import DType
 from tetrad.kernel import nodes as n
 
-rules = Rules(memory.rules, flow.rules)
+rules = EmitterRules(memory.rules, flow.rules)
 
 FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}

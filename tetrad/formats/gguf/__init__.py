@@ -5,7 +5,7 @@ the mapped bytes. What the blocks of a format mean is left to `quant`, what the 
 `models`.
 """
 
-from tetrad.formats.gguf.layout import FORMATS, Format, Raw, Tensor, Typed
+from tetrad.formats.gguf.layout import FORMATS, ElementFormat, Raw, Tensor, Typed
 from tetrad.formats.gguf.pin import Pin
 from tetrad.formats.gguf.read import File, open_file
 from tetrad.formats.gguf.write import write
@@ -14,7 +14,7 @@ from tetrad.formats.strings import Strings
 __all__ = [
     "FORMATS",
     "File",
-    "Format",
+    "ElementFormat",
     "Pin",
     "Raw",
     "Strings",

@@ -215,7 +215,9 @@ def short_strings(window: np.ndarray) -> np.ndarray:  # u8[bytes] -> u32[strings
     counts only if it is where the string before ends, so what is found is right, whatever the bytes
     are.
 
-    >>> short_strings(np.frombuffer(b"\\1\\0\\0\\0\\0\\0\\0\\0a\\2\\0\\0\\0\\0\\0\\0\\0bc\\1\\0", np.uint8)).tolist()
+    >>> zeros = bytes(7)
+    >>> window = b"\\1" + zeros + b"a" + b"\\2" + zeros + b"bc" + b"\\1\\0"
+    >>> short_strings(np.frombuffer(window, np.uint8)).tolist()
     [9, 19]
     """
     zero = window[1:] == 0

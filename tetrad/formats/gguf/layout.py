@@ -38,7 +38,7 @@ MAX_ALIGNMENT = 1 << 20
 MAX_SHARDS = (1 << 16) - 1  # split.count is a u16
 
 
-class Format(NamedTuple):
+class ElementFormat(NamedTuple):
     """How elements of a tensor are stored: `nbytes` for every `block` elements of the fastest
     axis."""
 
@@ -48,30 +48,31 @@ class Format(NamedTuple):
 
 
 # What a file may hold and no file of `quant` reads: known here for its size.
-SIZES_ONLY: dict[str, Format] = {
-    "q8_1": Format(9, 32, 36),
-    "iq2_xxs": Format(16, 256, 66),
-    "iq2_xs": Format(17, 256, 74),
-    "iq3_xxs": Format(18, 256, 98),
-    "iq1_s": Format(19, 256, 50),
-    "iq3_s": Format(21, 256, 110),
-    "iq2_s": Format(22, 256, 82),
-    "i8": Format(24, 1, 1),
-    "i16": Format(25, 1, 2),
-    "i32": Format(26, 1, 4),
-    "i64": Format(27, 1, 8),
-    "f64": Format(28, 1, 8),
-    "iq1_m": Format(29, 256, 56),
-    "tq1_0": Format(34, 256, 54),
-    "tq2_0": Format(35, 256, 66),
-    "nvfp4": Format(40, 64, 36),
-    "q1_0": Format(41, 128, 18),
-    "q2_0": Format(42, 64, 18),
+SIZES_ONLY: dict[str, ElementFormat] = {
+    "q8_1": ElementFormat(9, 32, 36),
+    "iq2_xxs": ElementFormat(16, 256, 66),
+    "iq2_xs": ElementFormat(17, 256, 74),
+    "iq3_xxs": ElementFormat(18, 256, 98),
+    "iq1_s": ElementFormat(19, 256, 50),
+    "iq3_s": ElementFormat(21, 256, 110),
+    "iq2_s": ElementFormat(22, 256, 82),
+    "i8": ElementFormat(24, 1, 1),
+    "i16": ElementFormat(25, 1, 2),
+    "i32": ElementFormat(26, 1, 4),
+    "i64": ElementFormat(27, 1, 8),
+    "f64": ElementFormat(28, 1, 8),
+    "iq1_m": ElementFormat(29, 256, 56),
+    "tq1_0": ElementFormat(34, 256, 54),
+    "tq2_0": ElementFormat(35, 256, 66),
+    "nvfp4": ElementFormat(40, 64, 36),
+    "q1_0": ElementFormat(41, 128, 18),
+    "q2_0": ElementFormat(42, 64, 18),
 }
 READ = {
-    name: Format(format.number, format.block, format.nbytes) for name, format in formats.items()
+    name: ElementFormat(format.number, format.block, format.nbytes)
+    for name, format in formats.items()
 }
-FORMATS: dict[str, Format] = dict(
+FORMATS: dict[str, ElementFormat] = dict(
     sorted((READ | SIZES_ONLY).items(), key=lambda entry: entry[1].number)
 )
 FORMAT_NAMES = {f.number: name for name, f in FORMATS.items()}

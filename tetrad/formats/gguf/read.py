@@ -72,7 +72,11 @@ class File:
     """
 
     def __init__(
-        self, path: str, typed: dict[str, Typed], tensors: dict[str, Tensor], parts: Sequence[Part]
+        self,
+        path: str,
+        typed: dict[str, Typed],
+        tensors: dict[str, Tensor],
+        parts: Sequence[FilePart],
     ) -> None:
         self.path, self.typed, self.tensors = path, typed, tensors
         self.metadata: dict[str, object] = {key: plain(value) for key, value in typed.items()}
@@ -136,7 +140,7 @@ class File:
 
 
 @record
-class Part:
+class FilePart:
     """One file of a set, or the only one."""
 
     path: str
@@ -158,7 +162,7 @@ def open_file(path: str | os.PathLike[str]) -> File:
 # -- one file --------------------------------------------------------------------------------------
 
 
-def open_part(path: str) -> Part:
+def open_part(path: str) -> FilePart:
     pin = Pin(path)
     mapped = pin.mapped()
     cursor = Cursor(path, mapped, len(mapped))
@@ -167,7 +171,7 @@ def open_part(path: str) -> Part:
     alignment = typed[ALIGNMENT_KEY].value if ALIGNMENT_KEY in typed else DEFAULT_ALIGNMENT
     found = [read_tensor(cursor) for _ in range(n_tensors)]
     tensors = place_tensors(cursor, found, aligned(cursor.position, alignment), alignment)
-    return Part(path, typed, tensors, mapped, pin)
+    return FilePart(path, typed, tensors, mapped, pin)
 
 
 def read_counts(cursor: Cursor) -> tuple[int, int]:
@@ -224,7 +228,7 @@ def check_alignment(cursor: Cursor, value: Typed, at: int) -> None:
 
 
 @record
-class Found:
+class TensorEntry:
     """A tensor as the header describes it: the offset counts from the beginning of the data; `at`
     is the entry."""
 
@@ -235,7 +239,7 @@ class Found:
     at: int
 
 
-def read_tensor(cursor: Cursor) -> Found:
+def read_tensor(cursor: Cursor) -> TensorEntry:
     cursor.part, at = "tensors", cursor.position
     name = cursor.name("the name of a tensor")
     cursor.part = f"tensor {shown(name)}"
@@ -253,11 +257,11 @@ def read_tensor(cursor: Cursor) -> Found:
     format = FORMAT_NAMES[number]
     if (problem := shape_problem(format, shape)) is not None:
         cursor.fail(problem, at)
-    return Found(name, shape, format, cursor.u64("the offset"), at)
+    return TensorEntry(name, shape, format, cursor.u64("the offset"), at)
 
 
 def place_tensors(
-    cursor: Cursor, found: list[Found], data_start: int, alignment: int
+    cursor: Cursor, found: list[TensorEntry], data_start: int, alignment: int
 ) -> dict[str, Tensor]:
     """Tensors by name, in the order of the file; each aligned, inside the file, apart from the
     others."""
@@ -295,7 +299,7 @@ def refuse_overlaps(cursor: Cursor, tensors: dict[str, Tensor]) -> None:
 # -- split sets ------------------------------------------------------------------------------------
 
 
-def split_number(part: Part, key: str, default: int | None = None) -> int:
+def split_number(part: FilePart, key: str, default: int | None = None) -> int:
     value = part.typed[key].value if key in part.typed else default
     if not isinstance(value, int):
         raise FileFormatError(
@@ -304,7 +308,7 @@ def split_number(part: Part, key: str, default: int | None = None) -> int:
     return value
 
 
-def open_shards(part: Part) -> list[Part]:
+def open_shards(part: FilePart) -> list[FilePart]:
     """All files of the set that `part` belongs to, which is not opened again."""
     count = split_number(part, "split.count")
     if count > MAX_SHARDS:
@@ -326,7 +330,7 @@ def open_shards(part: Part) -> list[Part]:
     return shards
 
 
-def shard_names(part: Part, count: int) -> list[str]:
+def shard_names(part: FilePart, count: int) -> list[str]:
     match = SHARD_NAME.fullmatch(part.path)
     number = split_number(part, "split.no")
     if match is None or int(match["number"]) != number + 1 or int(match["count"]) != count:
@@ -337,14 +341,14 @@ def shard_names(part: Part, count: int) -> list[str]:
     return [f"{match['stem']}-{i + 1:05}-of-{count:05}.gguf" for i in range(count)]
 
 
-def check_split(shard: Part, key: str, expected: int) -> None:
+def check_split(shard: FilePart, key: str, expected: int) -> None:
     if (value := split_number(shard, key)) != expected:
         raise FileFormatError(
             f"{value}, but {expected} was expected", file=shard.path, part=f"key {shown(key)}"
         )
 
 
-def join(shards: list[Part]) -> File:
+def join(shards: list[FilePart]) -> File:
     """The metadata of the first shard and the tensors of all; the keys that say it was split are
     left out."""
     first, tensors = shards[0], dict[str, Tensor]()

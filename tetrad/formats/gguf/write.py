@@ -59,7 +59,7 @@ RANGES = {
 }
 
 
-class Place(NamedTuple):
+class ValuePath(NamedTuple):
     """Where a value goes, for errors."""
 
     file: str
@@ -82,10 +82,11 @@ def write(
     """
     file = os.fsdecode(path)
     typed = {
-        key: as_typed(Place(file, f"key {shown(key)}"), value) for key, value in metadata.items()
+        key: as_typed(ValuePath(file, f"key {shown(key)}"), value)
+        for key, value in metadata.items()
     }
     raw = {
-        name: as_raw(Place(file, f"tensor {shown(name)}"), tensor)
+        name: as_raw(ValuePath(file, f"tensor {shown(name)}"), tensor)
         for name, tensor in tensors.items()
     }
     alignment = alignment_of(file, typed)
@@ -93,7 +94,7 @@ def write(
     with replaced(file) as out:
         out.write(header.ljust(aligned(len(header), alignment), b"\0"))
         for name, tensor in raw.items():
-            write_tensor(out, Place(file, f"tensor {shown(name)}"), tensor, alignment)
+            write_tensor(out, ValuePath(file, f"tensor {shown(name)}"), tensor, alignment)
 
 
 @contextmanager
@@ -124,11 +125,11 @@ def pack_header(
     refuse_more(file, "tensors", len(raw), MAX_TENSORS)
     header = bytearray(MAGIC + struct.pack("<IQQ", 3, len(raw), len(typed)))
     for key, value in typed.items():
-        place = Place(file, f"key {shown(key)}")
+        place = ValuePath(file, f"key {shown(key)}")
         header += pack_name(place, key) + pack_value(place, value)
     offset = 0
     for name, tensor in raw.items():
-        header += pack_tensor(Place(file, f"tensor {shown(name)}"), name, tensor, offset)
+        header += pack_tensor(ValuePath(file, f"tensor {shown(name)}"), name, tensor, offset)
         offset = aligned(offset + tensor_bytes(tensor.format, tensor.shape), alignment)
     refuse_more(file, "bytes of header", len(header), MAX_HEADER_BYTES)
     return bytes(header)
@@ -136,7 +137,7 @@ def pack_header(
 
 def refuse_more(file: str, what: str, count: int, most: int) -> None:
     if count > most:
-        Place(file, "header").fail(f"{count} {what}, at most {most} are possible")
+        ValuePath(file, "header").fail(f"{count} {what}, at most {most} are possible")
 
 
 def count_arrays(value: object) -> int:
@@ -151,11 +152,11 @@ def alignment_of(file: str, typed: Mapping[str, Typed]) -> int:
     value = typed.get(ALIGNMENT_KEY, Typed("u32", DEFAULT_ALIGNMENT))
     if value.type != "u32" or not is_alignment(value.value):
         message = f"{value.value!r:.40}: must be a u32, a power of two, at most {MAX_ALIGNMENT}"
-        Place(file, f"key {shown(ALIGNMENT_KEY)}").fail(message)
+        ValuePath(file, f"key {shown(ALIGNMENT_KEY)}").fail(message)
     return int(value.value)
 
 
-def pack_name(place: Place, name: str) -> bytes:
+def pack_name(place: ValuePath, name: str) -> bytes:
     raw = encode(place, name) if isinstance(name, str) else b""
     if not 0 < len(raw) <= MAX_NAME_BYTES or b"\0" in raw:
         place.fail(f"a name has 1 to {MAX_NAME_BYTES} bytes, none of them zero")
@@ -166,7 +167,7 @@ def pack_string(raw: bytes) -> bytes:
     return struct.pack("<Q", len(raw)) + raw
 
 
-def encode(place: Place, text: object) -> bytes:
+def encode(place: ValuePath, text: object) -> bytes:
     if isinstance(text, bytes):
         return text
     if not isinstance(text, str):
@@ -177,7 +178,7 @@ def encode(place: Place, text: object) -> bytes:
         place.fail(f"{shown(text)} has no UTF-8", hint="hand in bytes")
 
 
-def pack_tensor(place: Place, name: str, tensor: Raw, offset: int) -> bytes:
+def pack_tensor(place: ValuePath, name: str, tensor: Raw, offset: int) -> bytes:
     axes = len(tensor.shape)
     number = FORMATS[tensor.format].number
     return pack_name(place, name) + struct.pack(
@@ -188,7 +189,7 @@ def pack_tensor(place: Place, name: str, tensor: Raw, offset: int) -> bytes:
 # -- values of the metadata ------------------------------------------------------------------------
 
 
-def pack_value(place: Place, typed: Typed) -> bytes:
+def pack_value(place: ValuePath, typed: Typed) -> bytes:
     """The type and the value."""
     if typed.type == "str":
         return struct.pack("<I", STRING) + pack_string(encode(place, typed.value))
@@ -197,7 +198,7 @@ def pack_value(place: Place, typed: Typed) -> bytes:
     return struct.pack("<I", ARRAY) + pack_array(place, typed, 1)
 
 
-def pack_number(place: Place, typed: Typed) -> bytes:
+def pack_number(place: ValuePath, typed: Typed) -> bytes:
     try:
         if typed.type == "bool" and not isinstance(typed.value, bool | np.bool_):
             raise struct.error  # to struct everything is true or false
@@ -206,7 +207,7 @@ def pack_number(place: Place, typed: Typed) -> bytes:
         place.fail(f"{typed.value!r:.60} is not a value of {typed.type}")
 
 
-def pack_array(place: Place, typed: Typed, depth: int) -> bytes:
+def pack_array(place: ValuePath, typed: Typed, depth: int) -> bytes:
     """The type of the elements, their number, the elements."""
     if typed.type not in ELEMENTS:
         place.fail(
@@ -221,7 +222,7 @@ def pack_array(place: Place, typed: Typed, depth: int) -> bytes:
     return struct.pack("<IQ", number, len(typed.value)) + items
 
 
-def pack_items(place: Place, element: str, value: Any, depth: int) -> tuple[int, bytes]:
+def pack_items(place: ValuePath, element: str, value: Any, depth: int) -> tuple[int, bytes]:
     """The number of the type of the elements, and the elements."""
     if element == "str":
         return STRING, pack_strings(place, value)
@@ -232,13 +233,13 @@ def pack_items(place: Place, element: str, value: Any, depth: int) -> tuple[int,
     return SCALARS[element].number, as_numbers(place, element, value).tobytes()
 
 
-def pack_strings(place: Place, value: Sequence[object]) -> bytes:
+def pack_strings(place: ValuePath, value: Sequence[object]) -> bytes:
     if isinstance(value, Strings):
         return value.data
     return b"".join([pack_string(encode(place, item)) for item in value])
 
 
-def as_numbers(place: Place, element: str, value: Any) -> np.ndarray:
+def as_numbers(place: ValuePath, element: str, value: Any) -> np.ndarray:
     # As objects Python's integers compare exactly with what they became.
     given = value if isinstance(value, np.ndarray) else np.array(value, object)
     if given.ndim != 1 or not (
@@ -262,7 +263,7 @@ def same_numbers(given: np.ndarray, numbers: np.ndarray) -> bool:
     return bool((numbers == given).all())
 
 
-def as_typed(place: Place, value: object) -> Typed:
+def as_typed(place: ValuePath, value: object) -> Typed:
     """The type other programs expect for a Python value."""
     match value:
         case Typed():
@@ -288,7 +289,7 @@ def as_typed(place: Place, value: object) -> Typed:
     )
 
 
-def as_array(place: Place, value: Sequence[Any]) -> Typed:
+def as_array(place: ValuePath, value: Sequence[Any]) -> Typed:
     kinds = {type(item) for item in value}
     if kinds and kinds <= {str, bytes}:
         return Typed("[str]", value)
@@ -310,7 +311,7 @@ def as_array(place: Place, value: Sequence[Any]) -> Typed:
     place.fail(f"no type for {what}", hint='wrap it: gguf.Typed("[f32]", values)')
 
 
-def smallest_holding(place: Place, low: int, high: int, names: Sequence[str]) -> str:
+def smallest_holding(place: ValuePath, low: int, high: int, names: Sequence[str]) -> str:
     for name in names:
         if low in RANGES[name] and high in RANGES[name]:
             return name
@@ -320,7 +321,7 @@ def smallest_holding(place: Place, low: int, high: int, names: Sequence[str]) ->
 # -- tensors ---------------------------------------------------------------------------------------
 
 
-def as_raw(place: Place, tensor: np.ndarray | Raw) -> Raw:
+def as_raw(place: ValuePath, tensor: np.ndarray | Raw) -> Raw:
     """A tensor with its format known and its shape possible."""
     raw = tensor if isinstance(tensor, Raw) else array_as_raw(place, tensor)
     if raw.format not in FORMATS:
@@ -331,7 +332,7 @@ def as_raw(place: Place, tensor: np.ndarray | Raw) -> Raw:
     return Raw(raw.format, shape, raw.data)
 
 
-def array_as_raw(place: Place, tensor: object) -> Raw:
+def array_as_raw(place: ValuePath, tensor: object) -> Raw:
     if not isinstance(tensor, np.ndarray):
         place.fail(f"a tensor is a NumPy array or gguf.Raw, not {type(tensor).__name__}")
     dtype = tensor.dtype.newbyteorder("<")
@@ -344,7 +345,7 @@ def array_as_raw(place: Place, tensor: object) -> Raw:
     return Raw(ARRAY_FORMATS[dtype.name], tensor.shape, lambda: np.ascontiguousarray(tensor, dtype))
 
 
-def write_tensor(out: BinaryIO, place: Place, tensor: Raw, alignment: int) -> None:
+def write_tensor(out: BinaryIO, place: ValuePath, tensor: Raw, alignment: int) -> None:
     data: Bytes = tensor.data() if callable(tensor.data) else tensor.data
     view = as_bytes(place, data)
     expected = tensor_bytes(tensor.format, tensor.shape)
@@ -356,7 +357,7 @@ def write_tensor(out: BinaryIO, place: Place, tensor: Raw, alignment: int) -> No
     out.write(b"\0" * (aligned(expected, alignment) - expected))
 
 
-def as_bytes(place: Place, data: Bytes) -> memoryview:
+def as_bytes(place: ValuePath, data: Bytes) -> memoryview:
     if isinstance(data, np.ndarray):  # bf16 has no buffer protocol of its own
         return np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
     try:

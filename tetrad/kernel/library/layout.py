@@ -7,7 +7,7 @@ import numpy as np
 from tetrad.core.dtypes import f32, i32, index
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.kernel.registry import Case, Sample, register
+from tetrad.kernel.registry import Example, Sample, register
 
 OUTSIDE = 2  # trap of the gather: an index that is not in the table
 
@@ -30,10 +30,10 @@ def transpose(rows: int = 2, cols: int = 3, tile: int = 4) -> Program:
 
 
 @transpose.cases
-def transpose_cases() -> list[Case]:
+def transpose_cases() -> list[Example]:
     x = np.array([[1, 2, 3], [4, 5, 6]], "<f4")
     y = np.array([[1, 4], [2, 5], [3, 6]], "<f4")
-    return [Case((x.tobytes(),), (y.tobytes(),))]
+    return [Example((x.tobytes(),), (y.tobytes(),))]
 
 
 @transpose.sampler
@@ -45,7 +45,9 @@ def transpose_sample(rng: np.random.Generator) -> Sample:
     )
     x = rng.normal(size=(rows, cols)).astype("<f4")
     grid = (-(-cols // tile), -(-rows // tile), 1)
-    return Sample(transpose.build(rows, cols, tile), Case((x.tobytes(),), (x.T.tobytes(),)), grid)
+    return Sample(
+        transpose.build(rows, cols, tile), Example((x.tobytes(),), (x.T.tobytes(),)), grid
+    )
 
 
 @register("tetrad::layout::gather", category="layout", grid=(1, 1, 1))
@@ -66,14 +68,14 @@ def gather(table: int = 4, count: int = 3) -> Program:
 
 
 @gather.cases
-def gather_cases() -> list[Case]:
+def gather_cases() -> list[Example]:
     x, at = np.array([10, 20, 30, 40], "<f4"), np.array([3, 0, 3], "<i4")
-    return [Case((x.tobytes(), at.tobytes()), (np.array([40, 10, 40], "<f4").tobytes(),))]
+    return [Example((x.tobytes(), at.tobytes()), (np.array([40, 10, 40], "<f4").tobytes(),))]
 
 
 @gather.sampler
 def gather_sample(rng: np.random.Generator) -> Sample:
     table, count = int(rng.integers(1, 50)), int(rng.integers(1, 100))
     x, at = rng.normal(size=table).astype("<f4"), rng.integers(0, table, count).astype("<i4")
-    case = Case((x.tobytes(), at.tobytes()), (x[at].tobytes(),))
+    case = Example((x.tobytes(), at.tobytes()), (x[at].tobytes(),))
     return Sample(gather.build(table, count), case, (-(-count // 16), 1, 1))

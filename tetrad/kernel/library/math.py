@@ -6,11 +6,10 @@ from __future__ import annotations
 import numpy as np
 
 from tetrad.core.dtypes import f32, i32
+from tetrad.core.machine import LANES
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.kernel.registry import Case, Sample, register
-
-LANES = 16
+from tetrad.kernel.registry import Example, Sample, register
 
 
 def floats(*values: float) -> bytes:
@@ -41,12 +40,12 @@ def add(size: int = 5) -> Program:
 
 
 @add.cases
-def add_cases() -> list[Case]:
-    plain = Case(
+def add_cases() -> list[Example]:
+    plain = Example(
         (floats(1, 2, 3, 4, 5), floats(0.5, -2, 1e-8, 3e38, -0.0)), (floats(1.5, 0, 3, 3e38, 5),)
     )
     tiny, top, inf = 1e-45, 3e38, float("inf")
-    edge = Case(
+    edge = Example(
         (floats(tiny, inf, top, -0.0, 1), floats(tiny, 1, top, -0.0, -1)),
         (floats(3e-45, inf, inf, -0.0, 0),),
     )
@@ -58,7 +57,7 @@ def add_sample(rng: np.random.Generator) -> Sample:
     size = int(rng.integers(1, 200))
     a, b = (rng.normal(size=size).astype("<f4") for _ in range(2))
     return Sample(
-        add.build(size), Case((a.tobytes(), b.tobytes()), ((a + b).tobytes(),)), groups(size)
+        add.build(size), Example((a.tobytes(), b.tobytes()), ((a + b).tobytes(),)), groups(size)
     )
 
 
@@ -79,13 +78,13 @@ def saxpy() -> Program:
 
 
 @saxpy.cases
-def saxpy_cases() -> list[Case]:
+def saxpy_cases() -> list[Example]:
     e = 2.0**-12  # (1 + e) squared has a last bit that only one rounding keeps
-    once = Case(
+    once = Example(
         (floats(1 + e), floats(1 + e, 2, 0), floats(-1 - 2 * e, 1, 7)),
         (floats(e * e, 3 + 2 * e, 7),),
     )
-    beyond = Case((floats(2), floats(1, 2, 3), floats(1, 1, 1, 9)), (floats(3, 5, 7, 9),))
+    beyond = Example((floats(2), floats(1, 2, 3), floats(1, 1, 1, 9)), (floats(3, 5, 7, 9),))
     return [once, beyond]
 
 
@@ -94,7 +93,7 @@ def saxpy_sample(rng: np.random.Generator) -> Sample:
     """Small integers: exact, however often rounded."""
     size = int(rng.integers(1, 200))
     alpha, x, y = (rng.integers(-99, 99, n).astype("<f4") for n in (1, size, size))
-    case = Case((alpha.tobytes(), x.tobytes(), y.tobytes()), ((alpha * x + y).tobytes(),))
+    case = Example((alpha.tobytes(), x.tobytes(), y.tobytes()), ((alpha * x + y).tobytes(),))
     return Sample(saxpy.build(), case, groups(size), {"n": size})
 
 
@@ -127,11 +126,11 @@ def dot(lanes: int = 64) -> Program:
 
 
 @dot.cases
-def dot_cases() -> list[Case]:
+def dot_cases() -> list[Example]:
     return [
-        Case((floats(1, 2, 3, 4, 5), floats(1, 10, 100, 1000, 10000)), (floats(54321),)),
+        Example((floats(1, 2, 3, 4, 5), floats(1, 10, 100, 1000, 10000)), (floats(54321),)),
         # lanes 0 and 2 meet before 1
-        Case((floats(1e30, 1, -1e30, 0, 0), floats(1e8, 1, 1e8, 5, 5)), (floats(1),)),
+        Example((floats(1e30, 1, -1e30, 0, 0), floats(1e8, 1, 1e8, 5, 5)), (floats(1),)),
     ]
 
 
@@ -139,7 +138,7 @@ def dot_cases() -> list[Case]:
 def dot_sample(rng: np.random.Generator) -> Sample:
     size, lanes = int(rng.integers(0, 300)), int(rng.choice([1, 2, 16, 64, 256]))
     a, b = (rng.integers(-50, 50, size).astype("<f4") for _ in range(2))
-    case = Case((a.tobytes(), b.tobytes()), (np.float32(a @ b).tobytes(),))
+    case = Example((a.tobytes(), b.tobytes()), (np.float32(a @ b).tobytes(),))
     return Sample(dot.build(lanes), case, (1, 1, 1), {"n": size})
 
 
@@ -165,11 +164,11 @@ def running_sum(lanes: int = 6) -> Program:
 
 
 @running_sum.cases
-def running_sum_cases() -> list[Case]:
+def running_sum_cases() -> list[Example]:
     top = 2**31 - 1
     return [
-        Case((ints(1, 2, 3, 4, 5, 6),), (ints(1, 3, 6, 10, 15, 21),)),
-        Case((ints(top, 1, -1, 0, 0, 1),), (ints(top, -top - 1, top, top, top, -top - 1),)),
+        Example((ints(1, 2, 3, 4, 5, 6),), (ints(1, 3, 6, 10, 15, 21),)),
+        Example((ints(top, 1, -1, 0, 0, 1),), (ints(top, -top - 1, top, top, top, -top - 1),)),
     ]
 
 
@@ -179,6 +178,6 @@ def running_sum_sample(rng: np.random.Generator) -> Sample:
     x = rng.integers(-1000, 1000, lanes).astype("<i4")
     return Sample(
         running_sum.build(lanes),
-        Case((x.tobytes(),), (np.cumsum(x, dtype="<i4").tobytes(),)),
+        Example((x.tobytes(),), (np.cumsum(x, dtype="<i4").tobytes(),)),
         (1, 1, 1),
     )

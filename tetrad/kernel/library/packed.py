@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tetrad.core.dtypes import i32, u32
+from tetrad.core.machine import LANES
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.kernel.registry import Case, Sample, register
-
-LANES = 16
+from tetrad.kernel.registry import Example, Sample, register
 
 
 @register("tetrad::packed::unpack_i4", category="packed", grid=(1, 1, 1))
@@ -27,9 +26,9 @@ def unpack_i4(words: int = 1) -> Program:
 
 
 @unpack_i4.cases
-def unpack_i4_cases() -> list[Case]:
+def unpack_i4_cases() -> list[Example]:
     nibbles = np.array([0, 1, 7, -8, -1, -2, 5, -7], "<i4")
-    return [Case((bytes([0x10, 0x87, 0xEF, 0x95]),), (nibbles.tobytes(),))]
+    return [Example((bytes([0x10, 0x87, 0xEF, 0x95]),), (nibbles.tobytes(),))]
 
 
 @unpack_i4.sampler
@@ -37,7 +36,7 @@ def unpack_i4_sample(rng: np.random.Generator) -> Sample:
     words = int(rng.integers(1, 60))
     x = rng.integers(0, 256, 4 * words, dtype=np.uint8)
     nibbles = np.stack([x & 15, x >> 4], axis=1).ravel().astype("<i4")
-    case = Case(
+    case = Example(
         (x.tobytes(),), (np.where(nibbles > 7, nibbles - 16, nibbles).astype("<i4").tobytes(),)
     )
     return Sample(unpack_i4.build(words), case, (-(-words // LANES), 1, 1))
@@ -59,14 +58,14 @@ def matvec_i8(rows: int = 3, u_max: int = 255) -> Program:
 
 
 @matvec_i8.cases
-def matvec_i8_cases() -> list[Case]:
+def matvec_i8_cases() -> list[Example]:
     """Words of the first columns of all rows, then of the second."""
     w = np.array(
         [[1, 2, 3, 4], [255] * 4, [0] * 4, [5, 6, 7, 8], [255] * 4, [0, 0, 0, 9]], np.uint8
     )
     x = np.array([[1, -1, 2, -2], [-128] * 4], np.int8)
     return [
-        Case(
+        Example(
             (w.tobytes(), x.tobytes()),
             (np.array([-3 - 128 * 26, -130560, -1152], "<i4").tobytes(),),
         )
@@ -84,5 +83,5 @@ def matvec_i8_sample(rng: np.random.Generator) -> Sample:
     x = rng.integers(-128, 128, 4 * cols, dtype=np.int8)
     packed = w.reshape(rows, cols, 4).transpose(1, 0, 2)
     answer = (w.astype("<i4") @ x.astype("<i4")).astype("<i4")
-    case = Case((packed.tobytes(), x.tobytes()), (answer.tobytes(),))
+    case = Example((packed.tobytes(), x.tobytes()), (answer.tobytes(),))
     return Sample(matvec_i8.build(rows, u_max), case, (-(-rows // LANES), 1, 1), {"cols": cols})

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.errors import DtypeError
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.kernel.math.coefficients import F32, F64, Format
+from tetrad.kernel.math.coefficients import F32, F64, FloatFormat
 
 # Largest error in units in the last place of the result, and with it the types each function is
 # compiled for.
@@ -45,7 +45,7 @@ ULPS: dict[str, dict[DType, int]] = {
 }
 
 
-def format_of(name: str, x: Val) -> Format:
+def format_of(name: str, x: Val) -> FloatFormat:
     """The format of x, or an error that lists what the function takes."""
     if x.dtype not in ULPS[name]:
         known = ", ".join(d.name for d in ULPS[name])
@@ -93,18 +93,18 @@ def clamp(k: KernelBuilder, x: Val, limits: tuple[float, float]) -> Val:
     return at_least(k, at_most(k, x, limits[1]), limits[0])
 
 
-def power_of_two(k: KernelBuilder, fmt: Format, shifted: Val, plus: int = 0) -> Val:
+def power_of_two(k: KernelBuilder, fmt: FloatFormat, shifted: Val, plus: int = 0) -> Val:
     """2**(n + plus), where `shifted` is n + fmt.shifter: n lies in its low bits, everything else is
     shifted out."""
     return power_of_bits(k, fmt, k.bitcast(shifted, fmt.bits), plus)
 
 
-def power_of_bits(k: KernelBuilder, fmt: Format, n: Val, plus: int = 0) -> Val:
+def power_of_bits(k: KernelBuilder, fmt: FloatFormat, n: Val, plus: int = 0) -> Val:
     """2**(n + plus) for an integer of whose bits only the low ones count."""
     return k.bitcast((n << fmt.mantissa) + ((fmt.bias + plus) << fmt.mantissa), fmt.dtype)
 
 
-def keep_tiny(k: KernelBuilder, fmt: Format, x: Val, y: Val) -> Val:
+def keep_tiny(k: KernelBuilder, fmt: FloatFormat, x: Val, y: Val) -> Val:
     """x where f(x) rounds to x: keeps -0 and subnormals exact."""
     return k.select(k.abs(x) < fmt.tiny, x, y)
 

@@ -2,8 +2,8 @@
 
 Every polynomial lists its coefficients from the constant term up. All are minimax fits of the
 relative error (Remez exchange in 45-digit arithmetic, or a linear program; f32 coefficients rounded
-one by one, the rest fitted again). Each entry says over which interval and to which error. `Format`
-holds what the algorithms need to know of a float type.
+one by one, the rest fitted again). Each entry says over which interval and to which error.
+`FloatFormat` holds what the algorithms need to know of a float type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Coefficients = tuple[float, ...]
 
 
 @record
-class Format:
+class FloatFormat:
     """A float type as the algorithms see it: its layout, and the constants and polynomials at its
     precision."""
 
@@ -60,7 +60,7 @@ class Format:
         return -(1 << (self.dtype.bits - 1))
 
 
-F32 = Format(
+F32 = FloatFormat(
     dtype=f32,
     bits=i32,
     mantissa=23,
@@ -123,7 +123,7 @@ F32 = Format(
     erfc_end=10.1,
 )
 
-F64 = Format(
+F64 = FloatFormat(
     dtype=f64,
     bits=i64,
     mantissa=52,

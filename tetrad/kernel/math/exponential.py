@@ -26,7 +26,7 @@ from tetrad.kernel.math.building_blocks import (
     power_of_two,
     short_chain,
 )
-from tetrad.kernel.math.coefficients import F32, F64, Format
+from tetrad.kernel.math.coefficients import F32, F64, FloatFormat
 from tetrad.kernel.math.trigonometric import acos, asin, atan, atan2, cos, sin, tan
 
 __all__ = [
@@ -46,7 +46,7 @@ def exp(k: KernelBuilder, x: Val) -> Val:
     return _exp(k, fmt, clamp(k, x, fmt.exp_range))
 
 
-def _exp(k: KernelBuilder, fmt: Format, x: Val, plus: int = 0) -> Val:
+def _exp(k: KernelBuilder, fmt: FloatFormat, x: Val, plus: int = 0) -> Val:
     """e**x * 2**plus for x inside exp_range.
 
     Two scalings by about 2**(n/2), as there are more powers than a number has exponents. The first
@@ -73,7 +73,7 @@ def exp_nonpositive(k: KernelBuilder, x: Val) -> Val:
     )
 
 
-def _nearest_power(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
+def _nearest_power(k: KernelBuilder, fmt: FloatFormat, x: Val) -> tuple[Val, Val]:
     """n + fmt.shifter and r, where x = n ln2 + r and |r| is hardly above ln2 / 2."""
     shifted = k.fma(x, 1 / math.log(2), fmt.shifter)
     n = shifted - fmt.shifter
@@ -85,7 +85,7 @@ def exp2(k: KernelBuilder, x: Val) -> Val:
     return _exp2(k, fmt, clamp(k, x, fmt.exp2_range))
 
 
-def _exp2(k: KernelBuilder, fmt: Format, x: Val, rest: Val | None = None) -> Val:
+def _exp2(k: KernelBuilder, fmt: FloatFormat, x: Val, rest: Val | None = None) -> Val:
     """2**(x + rest) for x inside exp2_range, a rest far below x. x = 2m + r, |r| <= 1: two equal
     scalings by 2**m."""
     shifted = k.fma(x, 0.5, fmt.shifter)
@@ -99,7 +99,7 @@ def expm1(k: KernelBuilder, x: Val) -> Val:
     return keep_tiny(k, fmt, x, _expm1(k, fmt, clamp(k, x, fmt.expm1_range), scale=-2) * 4.0)
 
 
-def _expm1(k: KernelBuilder, fmt: Format, x: Val, scale: int) -> Val:
+def _expm1(k: KernelBuilder, fmt: FloatFormat, x: Val, scale: int) -> Val:
     """(e**x - 1) * 2**scale for x inside expm1_range; scale -2 keeps 2**n finite wherever e**x / 2
     is."""
     q, power = _exp_parts(k, fmt, x, scale)
@@ -107,7 +107,7 @@ def _expm1(k: KernelBuilder, fmt: Format, x: Val, scale: int) -> Val:
 
 
 def _exp_parts(
-    k: KernelBuilder, fmt: Format, x: Val, scale: int, rest: Val | None = None
+    k: KernelBuilder, fmt: FloatFormat, x: Val, scale: int, rest: Val | None = None
 ) -> tuple[Val, Val]:
     """q and 2**(n + scale) with e**(x + rest) = (1 + q) * 2**n, |q| < 1/2; the rest is far below
     x."""
@@ -209,7 +209,7 @@ def log1p(k: KernelBuilder, x: Val) -> Val:
     return k.copysign(_log_edges(k, u, y), x)
 
 
-def _split(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
+def _split(k: KernelBuilder, fmt: FloatFormat, x: Val) -> tuple[Val, Val]:
     """x = 2**e * (1 + f) with 1 + f in [2/3, 4/3); subnormals are scaled into the normal range
     first."""
     is_small = x < fmt.min_normal
@@ -219,13 +219,13 @@ def _split(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
     return _exponent(k, fmt, offset, is_small), f
 
 
-def _exponent_bits(k: KernelBuilder, fmt: Format, x: Val) -> Val:
+def _exponent_bits(k: KernelBuilder, fmt: FloatFormat, x: Val) -> Val:
     """e * 2**mantissa as an integer, where x = 2**e * m with m in [2/3, 4/3)."""
     two_thirds = ((fmt.bias - 1) << fmt.mantissa) + (1 << fmt.mantissa) // 3
     return (k.bitcast(x, fmt.bits) - two_thirds) & (-1 << fmt.mantissa)
 
 
-def _exponent(k: KernelBuilder, fmt: Format, offset: Val, is_small: Val | None = None) -> Val:
+def _exponent(k: KernelBuilder, fmt: FloatFormat, offset: Val, is_small: Val | None = None) -> Val:
     """The float e of `_exponent_bits`, less what `_split` added to it where is_small.
 
     Conversion of 32-bit integers is an instruction, of 64-bit ones slow: there e enters the low
@@ -241,7 +241,7 @@ def _exponent(k: KernelBuilder, fmt: Format, offset: Val, is_small: Val | None =
     return e if is_small is None else e + k.select(is_small, *extra)
 
 
-def _log1p(k: KernelBuilder, fmt: Format, f: Val) -> Val:
+def _log1p(k: KernelBuilder, fmt: FloatFormat, f: Val) -> Val:
     """log(1 + f), f in [-1/3, 1/3]."""
     if fmt is F32:
         return k.fma(f * f, polynomial(k, f, c.LOG1P_32), f)
@@ -399,7 +399,7 @@ def erfc(k: KernelBuilder, x: Val) -> Val:
     return k.select(a < 0.65, 1.0 - _erf_near(k, fmt, x), k.select(x < 0.0, 2.0 - far, far))
 
 
-def _erf_near(k: KernelBuilder, fmt: Format, x: Val) -> Val:
+def _erf_near(k: KernelBuilder, fmt: FloatFormat, x: Val) -> Val:
     """erf(x) for |x| < 0.65."""
     return k.fma(x, polynomial(k, x * x, fmt.erf), x)
 
@@ -412,7 +412,7 @@ def _erf_far_32(k: KernelBuilder, a: Val) -> Val:
     return k.fma(-polynomial(k, fraction, c.EXP2_FRACTION_32), power_of_two(k, F32, shifted), 1.0)
 
 
-def _erfc_far(k: KernelBuilder, fmt: Format, a: Val) -> Val:
+def _erfc_far(k: KernelBuilder, fmt: FloatFormat, a: Val) -> Val:
     """exp(-a*a) * polynomial(q) / (1 + 2a), q = (a - centre) / (a + centre), for a in [0.65,
     erfc_end]."""
     square = a * a

@@ -40,7 +40,7 @@ class Numbers:
 
 
 @record
-class Layout:
+class FloatLayout:
     """A float type as its bits: fields, the integer it is seen as, the smallest normal number,
     terms of a logarithm."""
 
@@ -53,8 +53,8 @@ class Layout:
 
 
 LAYOUTS = {
-    f32: Layout(f32, i32, 23, 0x3F3504F3, 2.0**-126, 5),
-    f64: Layout(f64, i64, 52, 0x3FE6A09E667F3BCD, 2.0**-1022, 11),
+    f32: FloatLayout(f32, i32, 23, 0x3F3504F3, 2.0**-126, 5),
+    f64: FloatLayout(f64, i64, 52, 0x3FE6A09E667F3BCD, 2.0**-1022, 11),
 }
 # log(2) in two parts, the first so short that its products with exponents are exact
 LN2 = {
@@ -108,7 +108,7 @@ def exp(k: World, x: Number, dtype: DType) -> Number:
     return k.select(x < math.inf, y, x)  # infinity and NaN stay
 
 
-def power_of_two(k: World, n: Number, layout: Layout) -> Number:
+def power_of_two(k: World, n: Number, layout: FloatLayout) -> Number:
     bias = (1 << layout.bits.bits - layout.mantissa - 2) - 1
     return k.bitcast((n + bias) << layout.mantissa, layout.dtype)
 
@@ -140,7 +140,7 @@ def normal_quantile(
 
 
 @record
-class Piece:
+class Polynomial:
     """A polynomial for arguments from `low` to `high`, seen as -1 to 1."""
 
     low: float
@@ -154,24 +154,24 @@ class Piece:
 
 # z / v for arguments w up to 6.25, then sqrt(w). Chebyshev fits to scipy.special.erfinv and
 # ndtri_exp.
-PIECES_32: tuple[Piece, ...] = (
-    Piece(0.0, 6.25, (
+PIECES_32: tuple[Polynomial, ...] = (
+    Polynomial(0.0, 6.25, (
         2.3386209, 1.06135857, -0.083337605, -0.0319581442, 0.0252556391, -0.00588598195,
         -0.00200764812,
         0.00179594185, -0.000111546833, -0.000204704163,
     )),
-    Piece(2.5, 4.7, (
+    Polynomial(2.5, 4.7, (
         4.85959625, 1.56802714, 0.00465504546, -0.00316890632, 0.0016417189, -0.0010634145,
         0.000830435543,
         -0.000477421825, 0.000119966346,
     )),
-    Piece(4.7, 9.5, (
+    Polynomial(4.7, 9.5, (
         9.85688972, 3.42293549, -0.00414941693, 0.000201223156, 0.000217292851, -0.000227005032,
         0.000111815876,
     )),
 )  # fmt: skip
-PIECES_64: tuple[Piece, ...] = (
-    Piece(0.0, 6.25, (
+PIECES_64: tuple[Polynomial, ...] = (
+    Polynomial(0.0, 6.25, (
         2.3386207100265706, 1.0613592459413679, -0.08332909352297481, -0.03196751617771256,
         0.02518482664882006,
         -0.00585104572974844, -0.001798442475369211, 0.001742994379644495, -0.00037392180874462854,
@@ -181,7 +181,7 @@ PIECES_64: tuple[Piece, ...] = (
         6.407618776937541e-07,
         8.871989045120707e-08, -8.642136082533821e-08, 6.522928981417998e-09,
     )),
-    Piece(2.5, 4.0, (
+    Polynomial(2.5, 4.0, (
         4.361272855165323, 1.0662381493574038, 0.00427253636555687, -0.002238051058224326,
         0.0011148356395476965,
         -0.000566584622719224, 0.000239942684126428, -6.702101173896303e-05, 3.4020076236244827e-06,
@@ -189,7 +189,7 @@ PIECES_64: tuple[Piece, ...] = (
         -1.4209330187400563e-07, 3.8173740293600166e-08, 4.459054550685849e-09,
         -3.928282188172443e-09,
     )),
-    Piece(4.0, 6.62, (
+    Polynomial(4.0, 6.62, (
         7.301698407149663, 1.8714436522390874, -0.0007284908101266776, -0.0004365214711619089,
         0.00021284680324897337, -7.064248622918612e-05, 2.0438817372458782e-05,
         -5.505485050629702e-06,
@@ -199,7 +199,7 @@ PIECES_64: tuple[Piece, ...] = (
         -1.1609257128824664e-08,
         2.7462745151370297e-09,
     )),
-    Piece(6.62, 27.0, (
+    Polynomial(6.62, 27.0, (
         23.659160039509228, 14.454402434252598, -0.018738241857745624, 0.008267637414462181,
         -0.003609772827889546,
         0.0015099829207471892, -0.0005736480242804625, 0.0001718587499605138,

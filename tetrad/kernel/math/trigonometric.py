@@ -15,7 +15,7 @@ from tetrad.core.dtypes import f32, f64, i32, i64, u32
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math import coefficients as c
 from tetrad.kernel.math.building_blocks import format_of, odd_function, polynomial
-from tetrad.kernel.math.coefficients import F32, F64, Format
+from tetrad.kernel.math.coefficients import F32, F64, FloatFormat
 
 INF, NAN = math.inf, math.nan
 
@@ -43,7 +43,7 @@ def tan(k: KernelBuilder, x: Val) -> Val:
     return _flip(k, fmt, y, k.bitcast(x, fmt.bits))
 
 
-def _sin_cos(k: KernelBuilder, fmt: Format, r: Val) -> tuple[Val, Val]:
+def _sin_cos(k: KernelBuilder, fmt: FloatFormat, r: Val) -> tuple[Val, Val]:
     """Sine and cosine of |r| <= pi/4."""
     z = r * r
     return odd_function(k, r, z, fmt.sin), k.fma(z, polynomial(k, z, fmt.cos), 1.0)
@@ -53,17 +53,17 @@ def _by_quadrant(k: KernelBuilder, quadrant: Val, even: Val, odd: Val) -> Val:
     return k.select((quadrant & 1).eq(0), even, odd)
 
 
-def _sign_of(fmt: Format, quadrant: Val) -> Val:
+def _sign_of(fmt: FloatFormat, quadrant: Val) -> Val:
     """Bit 1 of the quadrant as the sign bit."""
     return quadrant << (fmt.dtype.bits - 2)
 
 
-def _flip(k: KernelBuilder, fmt: Format, y: Val, sign: Val) -> Val:
+def _flip(k: KernelBuilder, fmt: FloatFormat, y: Val, sign: Val) -> Val:
     """y with its sign flipped where the top bit of `sign` is set; sets the sign of zeros too."""
     return k.bitcast(k.bitcast(y, fmt.bits) ^ (sign & fmt.sign_bit), fmt.dtype)
 
 
-def _reduce_angle(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
+def _reduce_angle(k: KernelBuilder, fmt: FloatFormat, x: Val) -> tuple[Val, Val]:
     """|x| = n*pi/2 + r with |r| <= pi/4: r, and an integer equal to n modulo 4.
 
     The product of n with the first part of pi/2 cancels exactly against |x|, the others reach far
@@ -74,7 +74,7 @@ def _reduce_angle(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
     return r, quadrant
 
 
-def _reduced_angle(k: KernelBuilder, fmt: Format, a: Val) -> tuple[Val, Val]:
+def _reduced_angle(k: KernelBuilder, fmt: FloatFormat, a: Val) -> tuple[Val, Val]:
     shifted = k.fma(a, c.TWO_OVER_PI, fmt.shifter)
     n = shifted - fmt.shifter
     r = a
@@ -195,7 +195,7 @@ def acos(k: KernelBuilder, x: Val) -> Val:
     return k.select(is_large, outer, _minus(_half_pi(fmt), k.copysign(p, x)))
 
 
-def _asin_core(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
+def _asin_core(k: KernelBuilder, fmt: FloatFormat, x: Val) -> tuple[Val, Val]:
     """asin(|x|) below 1/2, else asin(sqrt((1 - |x|) / 2)); and which."""
     a = k.abs(x)
     is_large = a > 0.5
@@ -204,11 +204,11 @@ def _asin_core(k: KernelBuilder, fmt: Format, x: Val) -> tuple[Val, Val]:
     return odd_function(k, s, z, fmt.asin), is_large
 
 
-def _half_pi(fmt: Format) -> tuple[float, float]:
+def _half_pi(fmt: FloatFormat) -> tuple[float, float]:
     return fmt.half_pi[:2]
 
 
-def _pi(fmt: Format) -> tuple[float, float]:
+def _pi(fmt: FloatFormat) -> tuple[float, float]:
     return 2 * fmt.half_pi[0], 2 * fmt.half_pi[1]
 
 
@@ -245,7 +245,7 @@ def atan2(k: KernelBuilder, y: Val, x: Val) -> Val:
     return k.copysign(p, y)
 
 
-def _atan_quotient(k: KernelBuilder, fmt: Format, small: Val, large: Val) -> Val:
+def _atan_quotient(k: KernelBuilder, fmt: FloatFormat, small: Val, large: Val) -> Val:
     """atan(small / large), 0 <= small <= large. In f64 the polynomial covers a quarter of that; it
     turns by pi/4."""
     if fmt is F32:

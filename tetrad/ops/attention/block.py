@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tetrad.core.dtypes import f32, index
-from tetrad.core.machine import Tile as RegisterTile
+from tetrad.core.machine import LANES, RegisterTile
 from tetrad.core.record import record
 from tetrad.core.sizes import Size, plain
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.math import exponential as math
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.reader import FIRST_TRAP
 from tetrad.ops.attention.op import KEYS, SCALED, out_of_range
 from tetrad.schedule.nodes import TrapSite
@@ -220,7 +220,7 @@ class Area:
     and their sum."""
 
     def __init__(self, frame: Frame, cache: Cache, rows: list[int], channels: int) -> None:
-        tile, is_scaled = frame.memory.target.f32_tile, bool(cache.packed)
+        tile, is_scaled = frame.memory.machine.f32_tile, bool(cache.packed)
         lines = max(n * registers_of(tile, n, is_scaled).copies for n in rows)
         self.pitch = channels + LANES
         self.queries = frame.scratch("queries", f32, lines * self.pitch)
@@ -242,7 +242,7 @@ class Tile:
         self.cache, self.area = cache, area
         self.tokens, self.heads, self.rows = tokens, heads, tokens * heads
         self.where = Tokens(frame, node)
-        self.registers = registers_of(frame.memory.target.f32_tile, self.rows, bool(cache.packed))
+        self.registers = registers_of(frame.memory.machine.f32_tile, self.rows, bool(cache.packed))
         self.token, self.head = self.k.index(0), self.k.index(0)
 
     def start(self, token: Val, group: Val, head: Val) -> None:

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from tetrad.core.dtypes import f16, i8, index
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import plain, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.ops.quantized_matmul.int8_rows import quantize_block
 from tetrad.quant.lanes import BLOCK
 from tetrad.schedule.nodes import Launch

@@ -11,20 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tetrad.core.dtypes import f32
+from tetrad.core.machine import LANES
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.group import Group
+from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.ops.attention.block import LOWEST, Area, Cache, Tile, Tokens, extent_of, hull, merged
+from tetrad.ops.attention.dense_kernel import lower_dense
 from tetrad.schedule.nodes import Launch
 
 FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
 
 
 def lower_attention(frame: Frame, group: Group) -> list[Launch]:
+    if is_dense(group.root):
+        return lower_dense(group, frame.memory)
     extent = extent_of(group.root)
     few = isinstance(extent.tokens, int) and extent.tokens <= FEW_TOKENS
     return (
@@ -32,6 +37,11 @@ def lower_attention(frame: Frame, group: Group) -> list[Launch]:
         if few and extent.blocks > 1
         else [Whole(frame, group).launch()]
     )
+
+
+def is_dense(node: Node) -> bool:
+    """Does it attend to arrays? Otherwise to a cache."""
+    return len(node.types) > 1
 
 
 # -- all blocks in one workgroup -------------------------------------------------------------------
@@ -76,7 +86,7 @@ class Whole:
     def __init__(self, frame: Frame, group: Group) -> None:
         self.frame, self.group, self.node, self.k = frame, group, group.root, frame.k
         self.extent = extent_of(self.node)
-        most = frame.memory.target.f32_tile.rows
+        most = frame.memory.machine.f32_tile.rows
         self.split = split_of(self.extent.shared, self.extent.tokens, most)
         self.alone = heads_alone(self.extent.shared, most)
         self.out = frame.output(frame.memory.slots[self.node])
@@ -208,7 +218,7 @@ class Spread:
             Space(k, frame.sizes, grid, k.group_id()).span(i, i + 1) for i in range(3)
         )
         buffers = [frame.output(slot) for slot in (self.here, self.sums, self.parts)]
-        heads = heads_alone(extent.shared, frame.memory.target.f32_tile.rows)
+        heads = heads_alone(extent.shared, frame.memory.machine.f32_tile.rows)
         cache = Cache(frame, self.node)
         tile = Tile(frame, self.node, cache, Area(frame, cache, [heads], extent.channels), 1, heads)
         first, stop = tile.where.blocks(token)

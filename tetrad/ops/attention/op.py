@@ -1,24 +1,28 @@
-"""Ops, attention over a key-value cache: queries of many sequences, each against the keys of its
-own slot.
+"""Ops, attention: queries against keys and values, in arrays (`ops.attention.dense`) or in the
+cache of a running model.
 
-Here is its meaning, its type and its test cases. Compiled code adds in one order: key blocks of
-256, each with a maximum, a sum and an accumulator of its own, merged in ascending order
+Here are the op, and the type, the meaning and the test cases of its form over a cache: queries of
+many sequences, each against the keys of its own slot. Compiled code adds in one order: key blocks
+of 256, each with a maximum, a sum and an accumulator of its own, merged in ascending order
 (docs/attention.md).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from tetrad.core.dtypes import DType, bf16, f16, f32, i8, i32, i64
+from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i8, i32, i64
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
+from tetrad.core.machine import LANES
 from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
+from tetrad.ops.attention.dense import FLOATS, dense_attention, dense_case, dense_type
 from tetrad.ops.cases import Rng, pick
 from tetrad.ops.rules import Array, check_dtype
 
-KEYS = 256  # of a block: part of the meaning
-LANES = 16  # neighbouring keys that lie interleaved
+KEYS = 256  # of a block: part of the meaning. LANES neighbouring ones lie interleaved
 SCALED = 32  # neighbouring channels of a key or value of i8 that share a scale
 CACHES: tuple[DType, ...] = (f16, bf16, f32, i8)
 
@@ -27,6 +31,15 @@ CACHES: tuple[DType, ...] = (f16, bf16, f32, i8)
 
 
 def attention_type(
+    *operands: ArrayType, layout: str = "", **settings: Any
+) -> ArrayType | tuple[ArrayType, ArrayType]:
+    """With a layout the operands are arrays, without one a cache."""
+    if layout:
+        return dense_type(*operands, layout=layout, **settings)
+    return cached_type(*operands, **settings)
+
+
+def cached_type(
     q: ArrayType,
     k: ArrayType,
     v: ArrayType,
@@ -119,6 +132,11 @@ def cache_values(k: Array, v: Array, *scales: Array) -> tuple[Array, Array]:
 
 
 def _attention_cases(rng: Rng) -> Case:
+    is_dense, dtype = rng.random() < 0.5, pick(rng, FLOATS)
+    return dense_case(rng, dtype) if is_dense else _cached_case(rng)
+
+
+def _cached_case(rng: Rng) -> Case:
     """Scores are exact and values positive, so the error of the result is that of a few
     roundings."""
     group, heads, layers, slots = (
@@ -155,34 +173,58 @@ def _random_cache(rng: Rng, dtype: DType, shape: tuple[int, ...]) -> list[Array]
     type=attention_type,
     kind="special",
     cases=_attention_cases,
-    dtypes=(f32,),
-    ulps={f32: 32},
+    dtypes=FLOATS,
+    ulps={f32: 32, f64: 32, f16: 2, bf16: 2},
     public=False,
 )
 def attention(
-    q: Array,  # f32[T,H,D]
-    k: Array,  # [L,S,G,C/16,D,16]: f16, bf16, f32 or i8, sixteen neighbouring keys interleaved
-    v: Array,  # [L,S,G,C,D]
-    layer: Array,  # i32[]
-    slot: Array,  # i32[T]
-    position: Array,  # i32[T]
-    *scales: Array,  # of i8: f16[L,S,G,C/16,D/32,16], f16[L,S,G,C,D/32]
-    scale: float,
-    window: int = 0,
-    softcap: float = 0.0,
-) -> Array:
-    """Token t attends to keys 0 ... position[t] of its slot (the last `window` of them), every H/G
-    heads to one of G.
+    q: Array, k: Array, v: Array, *rest: Array, layout: str = "", scale: float, **settings: Any
+) -> Any:
+    """softmax(scale * q k) v over the keys each query sees, every N/G query heads with one of G kv
+    heads.
 
-    A score is (q . k) * scale, with a softcap c it is c * tanh(score / c). A token with a negative
-    position is padding: it sees nothing and gives zeros.
+    A score is (q . k) * scale, with a softcap c it is c * tanh(score / c), plus the bias. A query
+    that sees nothing gives zeros; a hidden key has no effect, be it NaN. Two forms, by `layout`:
+
+    - Over arrays, `layout="bsnh"` or `"bnsh"`: q [B,T,N,D], k [B,S,G,D] and v [B,S,G,W] in this
+      order of axes, then what `given` names: "bias" and "mask" (true: seen), which broadcast to
+      [B,N,T,S], "query_lengths" and "key_lengths" [B]. `causal` is "top_left" or "bottom_right"
+      (aligned to the last key); `before` and `after` bound the distance to a key. Results: the
+      output, and of each query the logarithm of its sum of powers [B,T,N], -inf where nothing is
+      seen.
+    - Over a cache, without a layout: q f32[T,H,D], k [L,S,G,C/16,D,16] (sixteen neighbouring keys
+      interleaved) and v [L,S,G,C,D] in f16, bf16, f32 or i8, layer i32[], slot i32[T], position
+      i32[T], of i8 the scales f16[L,S,G,C/16,D/32,16] and f16[L,S,G,C,D/32]. Token t sees keys 0
+      ... position[t] of its slot, the last `window` of them; one with a negative position is
+      padding.
 
     >>> k, v = np.zeros((1, 1, 1, 16, 16, 16), np.float16), np.zeros((1, 1, 1, 256, 16), np.float16)
     >>> v[..., :3, 0] = [2, 4, 6]
     >>> q = np.ones((3, 1, 16), np.float32)
-    >>> attention(q, k, v, np.int32(0), np.int32([0, 0, 0]), np.int32([0, 1, 2]), scale=0.25)[:, 0, 0]
+    >>> slot, position = np.int32([0, 0, 0]), np.int32([0, 1, 2])
+    >>> attention(q, k, v, np.int32(0), slot, position, scale=0.25)[:, 0, 0]
+    array([2., 3., 4.], dtype=float32)
+    >>> q, v = np.ones((1, 3, 1, 4), np.float32), np.float32([2, 4, 6]).reshape(1, 3, 1, 1)
+    >>> attention(q, q, v, layout="bsnh", causal="top_left", scale=0.5)[0].ravel()
     array([2., 3., 4.], dtype=float32)
     """
+    if layout:
+        return dense_attention(q, k, v, *rest, layout=layout, scale=scale, **settings)
+    return cached_attention(q, k, v, *rest, scale=scale, **settings)
+
+
+def cached_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    layer: Array,
+    slot: Array,
+    position: Array,
+    *scales: Array,
+    scale: float,
+    window: int = 0,
+    softcap: float = 0.0,
+) -> Array:
     _check_range(v.shape, layer, slot, position)
     result = np.zeros(q.shape, np.float32)
     for place in np.unique(slot):
@@ -193,11 +235,6 @@ def attention(
             seen = slice(max(0, last - window + 1) if window else 0, last + 1)
             result[t] = _token(q[t], keys[:, seen], values[:, seen], scale, softcap)
     return result
-
-
-attention.not_differentiable(
-    "keys and values lie in the cache of a running model; softmax and matmul have derivatives"
-)
 
 
 def _token(q: Array, keys: Array, values: Array, scale: float, softcap: float) -> Array:

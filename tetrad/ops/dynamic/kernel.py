@@ -4,10 +4,11 @@ untouched."""
 from __future__ import annotations
 
 from tetrad.core.dtypes import index
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import ceil_div, product
 from tetrad.core.types import row_strides
 from tetrad.graph.group import Group
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space, offset
 from tetrad.schedule.nodes import Launch
 

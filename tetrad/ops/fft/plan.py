@@ -24,7 +24,7 @@ PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
 COSTS = {2: 8, 3: 8, 4: 11, 5: 11, 7: 19, 8: 15, 11: 24, 13: 50, 17: 75, 19: 85, 23: 105}
 ENDS = 13
 # of such a processor: a side that is no multiple of it has a block that computes numbers twice
-LANES = 8
+VECTOR = 8
 LEAST = 16  # of both factors of a split length: a vector of any machine
 NEAR = 256  # numbers of every lane that stay close to the processor
 SPLIT_FROM = LEAST * LEAST
@@ -49,9 +49,9 @@ def radices(n: int) -> tuple[int, ...] | None:
     return tuple(sorted(found + [8] * eights + [4] * fours + [2] * left)) if rest == 1 else None
 
 
-def cost(n: int, others: int = LANES) -> float:
+def cost(n: int, others: int = VECTOR) -> float:
     """Of transforms of length n, `others` of them side by side."""
-    repeated = -(-others // LANES) * LANES / others
+    repeated = -(-others // VECTOR) * VECTOR / others
     return repeated * sum(COSTS[r] for r in radices(n) or ())
 
 

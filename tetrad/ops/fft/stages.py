@@ -76,7 +76,7 @@ class Job:
     def lanes(self) -> int:
         """What fills a register: butterflies of more would not fit into registers. No bit depends
         on it."""
-        return min(max(self.memory.target.vector_bits // self.dtype.bits, 4), 16)
+        return min(max(self.memory.machine.vector_bits // self.dtype.bits, 4), 16)
 
     def width(self, slot: Slot) -> int:
         """Floats of a number."""

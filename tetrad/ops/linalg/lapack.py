@@ -16,12 +16,13 @@ from functools import partial
 from tetrad.core import lapack
 from tetrad.core.dtypes import DType, i32, i64, index
 from tetrad.core.errors import TetradError, UnsupportedError
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import splat_value
 from tetrad.ops.linalg.eigen import ROOM

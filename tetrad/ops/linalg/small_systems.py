@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from tetrad.core.dtypes import DType, i32
 from tetrad.core.errors import TetradError
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
@@ -20,7 +21,7 @@ from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math.complex import hypot
 from tetrad.kernel.math.exponential import log
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import FIRST_TRAP, splat_value
 from tetrad.loopnest.transpose import turned

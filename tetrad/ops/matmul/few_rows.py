@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, ceil_div, plain, product
 from tetrad.core.types import row_strides
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.ops.matmul.epilogue import (
     accumulator,
@@ -86,7 +87,7 @@ class Thin:
         self.rows = plain(rows)  # is_thin saw a plain number
         self.depth = self.a.type.shape[-1]
         self.chunks = ceil_div(self.depth, CHUNK) if parts else 1
-        self.stretch = self.choose_stretch(memory.threads)
+        self.stretch = self.choose_stretch(memory.machine.parallel_groups)
 
     def choose_stretch(self, threads: int) -> int:
         """As long as leaves work for every thread."""

@@ -22,7 +22,7 @@ from math import prod
 import numpy as np
 
 from tetrad.core.dtypes import DType
-from tetrad.core.machine import NEAR, Tile
+from tetrad.core.machine import LANES, RegisterTile
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, ceil_div, is_below, is_multiple, product
 from tetrad.core.types import ArrayType, row_strides
@@ -30,7 +30,7 @@ from tetrad.graph.group import Group
 from tetrad.graph.nodes import Literal, Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.transpose import exchanged_fours, turned_fours
 from tetrad.ops.matmul.epilogue import (
@@ -111,7 +111,7 @@ class Matmul:
         )
         is_staged = self.is_worth_staging()
         self.rows, self.columns = choose_blocks(
-            self.size, self.tile.rows, memory.threads, is_staged
+            self.size, self.tile.rows, memory.machine.parallel_groups, is_staged
         )
         self.depth = self.choose_depth(is_small)
         self.piece = (
@@ -164,7 +164,8 @@ class Matmul:
         many, wide tiles go so slowly over it that it may come from the second cache, and then no
         chain has to wait for another block. A power of two: products of nearly the same k have rows
         and panels as far apart, which one kernel knows as constants."""
-        k, panel = self.size.k, NEAR if self.is_low else self.memory.target.panel_bytes
+        k, machine = self.size.k, self.memory.machine
+        panel = machine.near_bytes if self.is_low else machine.panel_bytes
         depth = CHUNK if is_small else min(panel // (self.width * self.dtype.nbytes), CHUNK)
         return (
             max(LANES, 1 << (k - 1).bit_length()) if isinstance(k, int) and 0 < k < depth else depth
@@ -576,18 +577,18 @@ def elements_of_line(node: Node) -> int:
     return LINE_BYTES // node.type.dtype.nbytes
 
 
-def choose_tile(memory: Memory, dtype: DType, m: Size, n: Size) -> Tile:
+def choose_tile(memory: Memory, dtype: DType, m: Size, n: Size) -> RegisterTile:
     """The target's tile, narrower where there are no more columns, with fewer rows where that
     wastes fewer."""
-    tile = memory.target.f64_tile if dtype.bits == 64 else memory.target.f32_tile
+    tile = memory.machine.f64_tile if dtype.bits == 64 else memory.machine.f32_tile
     vectors = 1 if is_below(n, LANES + 1) else tile.vectors
     if not isinstance(m, int):
-        return Tile(tile.rows, vectors)
+        return RegisterTile(tile.rows, vectors)
     tiles = -(-max(m, 1) // tile.rows)
-    return Tile(-(-max(m, 1) // tiles), vectors)
+    return RegisterTile(-(-max(m, 1) // tiles), vectors)
 
 
-def steps_written_out(tile: Tile) -> int:
+def steps_written_out(tile: RegisterTile) -> int:
     """A loop that goes round seldom enough; more of it would only take longer to compile."""
     return max(1, *(steps for steps in (1, 2, 4) if steps * tile.rows * tile.vectors <= UNROLL))
 

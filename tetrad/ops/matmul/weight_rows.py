@@ -9,10 +9,11 @@ The order is that of `ops.matmul.linear`.
 from __future__ import annotations
 
 from tetrad.core.dtypes import f32
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import ceil_div, product
 from tetrad.graph.group import Group
 from tetrad.kernel.build import Val
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.schedule.nodes import Launch
 
 ROWS = 24  # of the weight, in a workgroup
@@ -32,7 +33,7 @@ class RowMatmul:
         self.out = frame.output(frame.memory.slots[group.root])
         self.rows, self.outputs = group.root.type.shape
         self.columns = self.x.type.shape[1]
-        tile = frame.memory.target.f32_tile
+        tile = frame.memory.machine.f32_tile
         self.held = tile.rows * tile.vectors  # accumulators that fit into registers
         self.tall = max(1, min(self.held // 3, TALLEST))
 

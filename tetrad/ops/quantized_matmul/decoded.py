@@ -38,7 +38,8 @@ def dequantize(w: Array, *, types: Types) -> Array:
     """The numbers of a quantised array.
 
     >>> import tetrad as td
-    >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
+    >>> row = bytes.fromhex("003c") + bytes([1] * 32)  # scale 1, then codes
+    >>> w = td.quant.from_bytes(row * 2, "q8_0", shape=(2, 32))
     >>> dequantize(w)[0, :3]
     Array([1., 1., 1.], float32)
     """
@@ -63,7 +64,8 @@ def decoded_matmul(x: Array, w: Array, *, types: Types) -> Array:
     """x w^T with the numbers of a quantised weight [outputs, inputs].
 
     >>> import tetrad as td
-    >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
+    >>> row = bytes.fromhex("003c") + bytes([1] * 32)  # scale 1, then codes
+    >>> w = td.quant.from_bytes(row * 2, "q8_0", shape=(2, 32))
     >>> decoded_matmul(td.ones((1, 32)), w)
     Array([[32., 32.]], float32)
     """

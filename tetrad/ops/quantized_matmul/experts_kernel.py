@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from tetrad.core.dtypes import f32, i32, index
 from tetrad.core.errors import RoutingError
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.reader import FIRST_TRAP
 from tetrad.ops.quantized_matmul.int8_rows import Sums
 from tetrad.schedule.nodes import Launch, Slot, TrapSite
@@ -166,7 +167,7 @@ class ExpertMatmul:
         self.experts = int(self.node.param("experts"))
         self.outputs = plain(self.node.type.shape[2])
         self.groups = self.outputs // LANES  # of one expert
-        self.tile = frame.memory.target.lowbit_tokens
+        self.tile = frame.memory.machine.lowbit_tokens
 
     def each_pair(self) -> Launch:
         k = self.k

@@ -8,11 +8,12 @@ many rows of x as registers hold.
 from __future__ import annotations
 
 from tetrad.core.dtypes import f32
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import ceil_div, plain, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import LocalVar, Val
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.ops.matmul.epilogue import output_buffers, store_result
 from tetrad.ops.matmul.few_rows import CHUNK
 from tetrad.ops.quantized_matmul.int8_rows import Weight
@@ -37,7 +38,7 @@ class DecodedMatmul:
         self.weight = Weight(self.frame, w)
         self.outputs = output_buffers(self.frame, group)
         self.rows, self.columns = self.node.type.shape
-        self.tile = memory.target.f32_tile.rows
+        self.tile = memory.machine.f32_tile.rows
         self.depth = plain(w.type.shape[1])
 
     def launch(self) -> Launch:

@@ -16,12 +16,13 @@ from operator import add
 from typing import Protocol
 
 from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u32
+from tetrad.core.machine import LANES
 from tetrad.core.record import record
 from tetrad.core.sizes import plain, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.ops.quantized_matmul.op import SCALE_OF_TOP, SMALLEST
 from tetrad.quant.lanes import BLOCK, FIELDS, WORDS, lanes_of
 from tetrad.schedule.nodes import Launch
@@ -176,9 +177,9 @@ class Sums:
     product."""
 
     def __init__(self, frame: Frame, x: Node, w: Node) -> None:
-        self.k, target = frame.k, frame.memory.target
+        self.k, machine = frame.k, frame.memory.machine
         self.x, self.weight = Rows(frame, x), Weight(frame, w)
-        self.is_signed = self.weight.lanes.top > 128 and not target.dots_mixed_bytes
+        self.is_signed = self.weight.lanes.top > 128 and not machine.dots_mixed_bytes
 
     def run(self, group: Val, rows: list[Val], terms: int = 1) -> list[Val]:
         """The products of some rows of x with a group of sixteen rows of the weight, one a lane."""

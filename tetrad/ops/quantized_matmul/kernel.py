@@ -7,11 +7,12 @@ panels (`ops.quantized_matmul.panels`), a workgroup takes some of them.
 
 from __future__ import annotations
 
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
-from tetrad.loopnest.frame import LANES, Frame, Memory
+from tetrad.loopnest.frame import Frame, Memory
 from tetrad.ops.matmul.epilogue import output_buffers, store_result
 from tetrad.ops.quantized_matmul.int8_rows import Sums
 from tetrad.ops.quantized_matmul.panels import CHUNK, MANY, PanelSums, takes_panels
@@ -22,7 +23,7 @@ def lower_lowbit_matmul(group: Group, inputs: list[Node], memory: Memory) -> Lau
     made = LowbitMatmul(group, inputs, memory)
     return (
         made.launch_panels()
-        if made.terms == 1 and takes_panels(group.root, memory.target)
+        if made.terms == 1 and takes_panels(group.root, memory.machine)
         else made.launch()
     )
 
@@ -40,7 +41,7 @@ class LowbitMatmul:
         self.outputs = output_buffers(self.frame, group)
         self.rows, self.columns = self.node.type.shape
         self.terms = int(dict(self.node.params).get("terms", 1))
-        self.tile = max(memory.target.lowbit_tokens // self.terms, 1)
+        self.tile = max(memory.machine.lowbit_tokens // self.terms, 1)
 
     def launch(self) -> Launch:
         self.walk_all(self.k.group_id())

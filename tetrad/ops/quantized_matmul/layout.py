@@ -11,11 +11,12 @@ from functools import reduce
 from operator import or_
 
 from tetrad.core.dtypes import DType, index, u8, u16, u32
+from tetrad.core.machine import LANES
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.transpose import turned
 from tetrad.quant.fields import Levels, Plane, SixBitPairs
 from tetrad.quant.lanes import LANES as LAYOUTS

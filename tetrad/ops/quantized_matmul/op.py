@@ -48,7 +48,8 @@ def quantize_rows(x: Array, *, terms: int = 1) -> Array:
     the first 16. With two terms, as many columns again follow: x - scale * code, rounded in the
     same way.
 
-    >>> quantize_rows(np.linspace(-1, 1, 32, dtype=np.float32)[None])[0, :32].view(np.int8)[[0, 15, 16, 31]]
+    >>> x = np.linspace(-1, 1, 32, dtype=np.float32)[None]
+    >>> quantize_rows(x)[0, :32].view(np.int8)[[0, 15, 16, 31]]
     array([-127,   -4,    4,  127], dtype=int8)
     """
     left, parts = x.reshape(len(x), -1, BLOCK), []
@@ -144,7 +145,8 @@ def lowbit_matmul(x: Array, w: Array, *, terms: int = 1, types: Types) -> Array:
     of them.
 
     >>> import tetrad as td
-    >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
+    >>> row = bytes.fromhex("003c") + bytes([1] * 32)  # scale 1, then codes
+    >>> w = td.quant.from_bytes(row * 2, "q8_0", shape=(2, 32))
     >>> lowbit_matmul(quantize_rows(td.ones((1, 32))), w)
     Array([[32., 32.]], float32)
     """
@@ -184,7 +186,8 @@ def lowbit_rows(w: Array, indices: Array, *, types: Types) -> Array:
     says.
 
     >>> import tetrad as td
-    >>> w = td.quant.from_bytes((bytes.fromhex("003c") + bytes([1] * 32)) * 2, "q8_0", shape=(2, 32))
+    >>> row = bytes.fromhex("003c") + bytes([1] * 32)  # scale 1, then codes
+    >>> w = td.quant.from_bytes(row * 2, "q8_0", shape=(2, 32))
     >>> lowbit_rows(w, td.asarray([1]))[0, :3]
     Array([1., 1., 1.], float32)
     """

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tetrad.core.dtypes import f32, u32
-from tetrad.core.machine import Target
+from tetrad.core.machine import LANES, Machine
 from tetrad.core.record import record
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.ops.quantized_matmul.int8_rows import Sums, Weight
 from tetrad.quant.lanes import WORDS, lanes_of
 
@@ -25,13 +25,13 @@ DEPTH = 32  # blocks of a panel, at most: it stays in the first cache
 Store = Callable[[Val, Val], None]  # row, its sixteen results
 
 
-def takes_panels(node: Node, target: Target) -> bool:
+def takes_panels(node: Node, machine: Machine) -> bool:
     """With one plane, one factor and no code book, putting codes together costs no more than
     reading them back; a tile of eight rows and more pays for it by itself."""
     rows, lanes = node.type.shape[0], lanes_of(node.inputs[1].type.dtype)
     is_many = not isinstance(rows, int) or rows >= MANY
     is_dear = len(lanes.bits) > 1 or lanes.has_mins or bool(lanes.table)
-    return is_many and is_dear and target.lowbit_tokens < 8
+    return is_many and is_dear and machine.lowbit_tokens < 8
 
 
 class Panel:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tetrad.core.dtypes import bool_, f32, f64, i32, index, u32
+from tetrad.core.machine import LANES
 from tetrad.core.sampling_columns import INDEX, SEED, TOP_K
 from tetrad.core.sizes import product
 from tetrad.graph.group import Group
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.math import exponential as math
 from tetrad.kernel.math.philox import philox
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.ops.sampling.op import (
     MIN_P,
     SEED_OF_ZERO,

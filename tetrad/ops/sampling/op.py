@@ -142,10 +142,10 @@ def sample(
     far between its ends as the entropy of what is left lies between none and the most there could
     be, to the power of the exponent.
 
-    >>> none = np.full((1, 1), -1, np.int32)
+    >>> none, bias = np.full((1, 1), -1, np.int32), np.zeros((1, 1, 2), np.float32)
     >>> greedy = np.float32([[0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]])  # temperature 0
     >>> numbers, seen = np.zeros((1, 5), np.uint32), np.full((1, 1, 2), -1, np.int32)
-    >>> sample(np.float32([[1, 5, 2, 5]]), greedy, numbers, seen, none, np.zeros((1, 1, 2), np.float32))
+    >>> sample(np.float32([[1, 5, 2, 5]]), greedy, numbers, seen, none, bias)
     array([1], dtype=int32)
     """
     result = np.zeros(len(logits), np.int32)

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from functools import partial
 
 from tetrad.core.dtypes import f32, f64, i32, index, u32
+from tetrad.core.machine import LANES
 from tetrad.core.sampling_columns import BITS
 from tetrad.core.sizes import plain
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math import exponential as math
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.reader import FIRST_TRAP
 from tetrad.ops.sampling.op import (
     DYNAMIC_EXPONENT,

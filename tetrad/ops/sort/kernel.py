@@ -1,9 +1,11 @@
 """Lowering, sorting: rows put in order by integer keys that count as their elements do.
 
-    short rows          a row a lane, in a sorting network; the position makes every key different, so it is stable
-    longer rows         a row a workgroup, digit by digit, the lowest first: time in proportion to the length
-    few of a row        a sweep over the row for each, to find what comes next; more of them by digits, after a first
-                        digit has told which can be among them
+    short rows    a row a lane, in a sorting network; the position makes every key different, so it
+                  is stable
+    longer rows   a row a workgroup, digit by digit, the lowest first: time in proportion to the
+                  length
+    few of a row  a sweep over the row for each, to find what comes next; more of them by digits,
+                  after a first digit has told which can be among them
 
 Keys are u32 for types of up to 32 bits; i64, in the order of signed numbers, for f64 and i64.
 """
@@ -29,11 +31,12 @@ from tetrad.core.dtypes import (
     u32,
     u64,
 )
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Size, ceil_div, plain, product
 from tetrad.graph.group import Group
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import LANES, Frame
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.schedule.nodes import Launch

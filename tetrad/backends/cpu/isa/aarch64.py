@@ -13,10 +13,12 @@ import ctypes
 import struct
 from typing import TYPE_CHECKING
 
-from tetrad.backends.llvm.isa import Features, Isa, Relocations
+from tetrad.backends.cpu.isa.family import Family, Features, Relocations
+from tetrad.backends.llvm.isa import Isa
 from tetrad.backends.llvm.pieces import constant_bytes, joined, pieces
+from tetrad.backends.llvm.target import Target
 from tetrad.core.errors import CompileError
-from tetrad.core.machine import NEAR, Target, Tile
+from tetrad.core.machine import Machine, RegisterTile
 from tetrad.core.record import replace
 from tetrad.kernel import nodes as n
 
@@ -25,55 +27,6 @@ if TYPE_CHECKING:
     from tetrad.core.dtypes import DType
 
 TRIPLE = "aarch64-unknown-linux-gnu"
-
-# A tile of 6 x 16 floats takes 24 registers; four hold the right side, fmla takes an element of the
-# left from another. Of doubles, 2 x 16 take 16 and the right side eight: a third row would not fit.
-# A token of a low-bit tile takes eight, sums in integers and in floats: more than two would leave
-# no room for the weights.
-BASELINE = Target(
-    "aarch64", TRIPLE, "generic", "+neon", 128, True, "portable", Tile(6, 1), Tile(2, 1), NEAR, 2
-)
-DOTPROD = replace(BASELINE, name="aarch64-dotprod", features="+neon,+dotprod", dot4="sdot")
-I8MM = replace(
-    DOTPROD, name="aarch64-i8mm", features="+neon,+dotprod,+i8mm", dot4="usdot",
-    dots_mixed_bytes=True
-)  # fmt: skip
-LEVELS = {target.name: target for target in (BASELINE, DOTPROD, I8MM)}
-SHOWN = ("neon", "dotprod", "i8mm", "fullfp16", "bf16", "sve", "sve2")
-IDENTITY = (
-    "CPU implementer",
-    "CPU architecture",
-    "CPU variant",
-    "CPU part",
-    "CPU revision",
-    "Features",
-)
-
-
-# Bits of what the system tells every program, by LLVM's names: arch/arm64/include/uapi/asm/hwcap.h
-HARDWARE, MORE_HARDWARE = 16, 26  # AT_HWCAP, AT_HWCAP2
-BITS = {"neon": (HARDWARE, 1), "dotprod": (HARDWARE, 20), "i8mm": (MORE_HARDWARE, 13)}
-
-
-def detected() -> dict[str, bool]:
-    """LLVM reads /proc/cpuinfo, which in a container or an emulator may be another machine's."""
-    words = {entry: ctypes.CDLL(None).getauxval(entry) for entry, _ in BITS.values()}
-    return {name: bool(words[entry] >> bit & 1) for name, (entry, bit) in BITS.items()}
-
-
-def level_of(found: Features) -> Target:
-    if not found.get("dotprod"):
-        return BASELINE
-    return I8MM if found.get("i8mm") else DOTPROD
-
-
-def needs(target: Target) -> tuple[str, ...]:
-    return tuple(word.removeprefix("+") for word in target.features.split(",") if word != "+neon")
-
-
-def attributes(target: Target) -> str:
-    return ""
-
 
 # -- byte dot products -----------------------------------------------------------------------------
 
@@ -92,7 +45,7 @@ def dot4_piece(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
     """Unsigned bytes up to 127 are signed ones too; others become so by 128 less, which twice 64
     times s makes good."""
     left, right = (cg.new(f"bitcast {WORD} {x} to {BYTE}") for x in (u, s))
-    if not node.signed and cg.target.dots_mixed_bytes:
+    if not node.signed and cg.target.machine.dots_mixed_bytes:
         return sum_of_products(cg, "usdot", acc, left, right)
     if node.signed or node.u_max <= 127:
         return sum_of_products(cg, "sdot", acc, left, right)
@@ -212,8 +165,59 @@ SYSTEM_CALLS = {
 }  # fmt: skip
 
 
-ISA = Isa(
-    "aarch64",
+# -- levels ----------------------------------------------------------------------------------------
+
+# no fence: LLVM has no instruction here for stores around the cache of a whole line at a time
+ISA = Isa("aarch64", dot4=dot4, lookup=lookup, extremum=float_extremum)
+# A tile of 6 x 16 floats takes 24 registers; four hold the right side, fmla takes an element of the
+# left from another. Of doubles, 2 x 16 take 16 and the right side eight: a third row would not fit.
+# A token of a low-bit tile takes eight, sums in integers and in floats: more than two would leave
+# no room for the weights.
+BASELINE = Target(
+    "aarch64", TRIPLE, "generic", "+neon", has_f16_conversion=True, dot4="portable",
+    machine=Machine(128, RegisterTile(6, 1), RegisterTile(2, 1), lowbit_tokens=2),
+    isa=ISA,
+)  # fmt: skip
+DOTPROD = replace(BASELINE, name="aarch64-dotprod", features="+neon,+dotprod", dot4="sdot")
+I8MM = replace(
+    DOTPROD, name="aarch64-i8mm", features="+neon,+dotprod,+i8mm", dot4="usdot",
+    machine=replace(DOTPROD.machine, dots_mixed_bytes=True),
+)  # fmt: skip
+LEVELS = {target.name: target for target in (BASELINE, DOTPROD, I8MM)}
+SHOWN = ("neon", "dotprod", "i8mm", "fullfp16", "bf16", "sve", "sve2")
+IDENTITY = (
+    "CPU implementer",
+    "CPU architecture",
+    "CPU variant",
+    "CPU part",
+    "CPU revision",
+    "Features",
+)
+
+
+# Bits of what the system tells every program, by LLVM's names: arch/arm64/include/uapi/asm/hwcap.h
+HARDWARE, MORE_HARDWARE = 16, 26  # AT_HWCAP, AT_HWCAP2
+BITS = {"neon": (HARDWARE, 1), "dotprod": (HARDWARE, 20), "i8mm": (MORE_HARDWARE, 13)}
+
+
+def detected() -> dict[str, bool]:
+    """LLVM reads /proc/cpuinfo, which in a container or an emulator may be another machine's."""
+    words = {entry: ctypes.CDLL(None).getauxval(entry) for entry, _ in BITS.values()}
+    return {name: bool(words[entry] >> bit & 1) for name, (entry, bit) in BITS.items()}
+
+
+def level_of(found: Features) -> Target:
+    if not found.get("dotprod"):
+        return BASELINE
+    return I8MM if found.get("i8mm") else DOTPROD
+
+
+def needs(target: Target) -> tuple[str, ...]:
+    return tuple(word.removeprefix("+") for word in target.features.split(",") if word != "+neon")
+
+
+FAMILY = Family(
+    ISA,
     LEVELS,
     detected,
     level_of,
@@ -224,11 +228,6 @@ ISA = Isa(
     Relocations(
         183, frozenset({ABS64, PREL64, PREL32, ADR_PAGE, ADD_LOW, *LOAD_LOW, *JUMPS}), fill, stub
     ),
-    dot4,
-    lookup,
-    float_extremum,
-    "",  # stores around the cache of a whole line at a time: LLVM has no instruction for them here
-    attributes,
     LOOP,
     SYSTEM_CALLS,
 )

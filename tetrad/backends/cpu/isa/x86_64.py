@@ -15,9 +15,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from tetrad.backends.llvm.isa import Features, Isa, Relocations
+from tetrad.backends.cpu.isa.family import Family, Features, Relocations
+from tetrad.backends.llvm.isa import Isa
 from tetrad.backends.llvm.pieces import constant_bytes, joined, pieces
-from tetrad.core.machine import NEAR, Target, Tile
+from tetrad.backends.llvm.target import Target
+from tetrad.core.machine import NEAR, Machine, RegisterTile
 from tetrad.core.record import record, replace
 from tetrad.kernel import nodes as n
 
@@ -27,77 +29,11 @@ if TYPE_CHECKING:
 
 TRIPLE = "x86_64-unknown-linux-gnu"
 
-BASELINE = Target(
-    "x86-64", TRIPLE, "x86-64", "", 128, False, "portable", Tile(3, 1), Tile(1, 1), NEAR, 2
-)
-V3 = Target(
-    "x86-64-v3", TRIPLE, "x86-64-v3", "", 256, True, "maddubs", Tile(6, 1), Tile(2, 1), NEAR, 4
-)
-V4 = replace(
-    Target(
-        "x86-64-v4",
-        TRIPLE,
-        "x86-64-v4",
-        "",
-        512,
-        True,
-        "maddubs",
-        Tile(12, 2),
-        Tile(6, 2),
-        8 * NEAR,
-        8,
-    ),
-    narrows_in_stores=True,
-)
-V3_VNNI = replace(
-    V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256", dots_mixed_bytes=True
-)
-V4_VNNI = replace(
-    V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512", dots_mixed_bytes=True
-)
-LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
-# What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors,
-# at half the pace: a tile needs fewer sums to keep it busy and can afford a load for each product.
-PREFERRED: dict[str, dict[str, object]] = {
-    "znver4": {"f32_tile": Tile(8, 1), "panel_bytes": 4 * NEAR}
-}
-
-V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
-V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
-SHOWN = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
-IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")
-# what a level becomes, by which feature
-VNNI = {V3: (V3_VNNI, "avxvnni"), V4: (V4_VNNI, "avx512vnni")}
-
-
-def level_of(found: Features) -> Target:
-    level = V3 if has_all(found, V3_FEATURES) else BASELINE
-    level = V4 if level is V3 and has_all(found, V4_FEATURES) else level
-    higher, feature = VNNI.get(level, (level, ""))
-    return higher if found.get(feature) else level
-
-
-def has_all(found: Features, names: tuple[str, ...]) -> bool:
-    return all(found.get(name) for name in names)
-
-
-def needs(target: Target) -> tuple[str, ...]:
-    needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
-    return needed + tuple(
-        feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4
-    )
-
-
-def attributes(target: Target) -> str:
-    width = target.vector_bits
-    return f'"min-legal-vector-width"="{width}" "prefer-vector-width"="{width}"'
-
-
 # -- byte dot products -----------------------------------------------------------------------------
 
 
 @record
-class Piece:
+class DotWidth:
     """The lanes that one instruction takes: their number, its names, its types."""
 
     width: int
@@ -117,18 +53,18 @@ class Piece:
         return f"<{4 * self.width} x i8>"
 
 
-EIGHT = Piece(8, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
-SIXTEEN = Piece(16, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
+EIGHT = DotWidth(8, "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd")
+SIXTEEN = DotWidth(16, "llvm.x86.avx512.pmaddubs.w.512", "llvm.x86.avx512.pmaddw.d.512")
 
 
-def piece_of(cg: Codegen) -> Piece:
+def piece_of(cg: Codegen) -> DotWidth:
     return SIXTEEN if cg.target.vector_bits == 512 and cg.lanes % 16 == 0 else EIGHT
 
 
 def dot4(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str | None:
     if cg.lanes % 8 or cg.target.dot4 == "portable":
         return None
-    if cg.target.dots_mixed_bytes and not node.signed:
+    if cg.target.machine.dots_mixed_bytes and not node.signed:
         return dot4_vnni(cg, acc, u, s)
     return (
         dot4_short(cg, node, acc, u, s)
@@ -185,13 +121,13 @@ def pinned(cg: Codegen, value: str, kind: str) -> str:
     return cg.new(f'call {kind} asm sideeffect "", "=v,0"({kind} {value})')
 
 
-def widened_pairs(cg: Codegen, piece: Piece, pairs: str) -> str:
+def widened_pairs(cg: Codegen, piece: DotWidth, pairs: str) -> str:
     return cg.call(
         piece.word, piece.add_shorts, (piece.short, pairs), (piece.short, "splat (i16 1)")
     )
 
 
-def pair_products(cg: Codegen, piece: Piece, is_signed: bool, u: str, s: str) -> str:
+def pair_products(cg: Codegen, piece: DotWidth, is_signed: bool, u: str, s: str) -> str:
     """Products of bytes added in pairs; where u is signed, |u| times s with the sign of u."""
     left, right = (cg.new(f"bitcast {piece.word} {x} to {piece.byte}") for x in (u, s))
     if is_signed:
@@ -202,7 +138,7 @@ def pair_products(cg: Codegen, piece: Piece, is_signed: bool, u: str, s: str) ->
     return cg.call(piece.short, piece.add_bytes, (piece.byte, left), (piece.byte, right))
 
 
-def signed_like(cg: Codegen, piece: Piece, x: str, sign: str) -> str:
+def signed_like(cg: Codegen, piece: DotWidth, x: str, sign: str) -> str:
     """x, or -x where the other is negative; 16 lanes have no instruction for it, but a mask."""
     byte = piece.byte
     if piece is EIGHT:
@@ -220,7 +156,7 @@ def dot4_pairs(cg: Codegen, acc: str, u: str, s: str) -> str:
     return cg.new(f"add <{cg.lanes} x i32> {acc}, {words}")
 
 
-def pairs_wide(cg: Codegen, piece: Piece, u: str, s: str) -> str:
+def pairs_wide(cg: Codegen, piece: DotWidth, u: str, s: str) -> str:
     short, word = piece.short, piece.word
     u16, s16 = (cg.new(f"bitcast {word} {x} to {short}") for x in (u, s))
     even_u, odd_u = (
@@ -349,8 +285,83 @@ SYSTEM_CALLS = {
 }  # fmt: skip
 
 
+# -- levels ----------------------------------------------------------------------------------------
+
+
+def attributes(target: Target) -> str:
+    width = target.vector_bits
+    return f'"min-legal-vector-width"="{width}" "prefer-vector-width"="{width}"'
+
+
 ISA = Isa(
     "x86_64",
+    dot4=dot4,
+    lookup=lookup,
+    extremum=float_extremum,
+    attributes=attributes,
+    stream_fence="llvm.x86.sse.sfence",
+)
+BASELINE = Target(
+    "x86-64", TRIPLE, "x86-64", "", has_f16_conversion=False, dot4="portable",
+    machine=Machine(128, RegisterTile(3, 1), RegisterTile(1, 1), lowbit_tokens=2),
+    isa=ISA,
+)  # fmt: skip
+V3 = Target(
+    "x86-64-v3", TRIPLE, "x86-64-v3", "", has_f16_conversion=True, dot4="maddubs",
+    machine=Machine(256, RegisterTile(6, 1), RegisterTile(2, 1), lowbit_tokens=4),
+    isa=ISA,
+)  # fmt: skip
+V4 = Target(
+    "x86-64-v4", TRIPLE, "x86-64-v4", "", has_f16_conversion=True, dot4="maddubs",
+    machine=Machine(
+        512, RegisterTile(12, 2), RegisterTile(6, 2), lowbit_tokens=8, panel_bytes=8 * NEAR
+    ),
+    isa=ISA,
+    narrows_in_stores=True,
+)  # fmt: skip
+V3_VNNI = replace(
+    V3, name="x86-64-v3-vnni", features="+avxvnni", dot4="vnni256",
+    machine=replace(V3.machine, dots_mixed_bytes=True),
+)  # fmt: skip
+V4_VNNI = replace(
+    V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512",
+    machine=replace(V4.machine, dots_mixed_bytes=True),
+)  # fmt: skip
+LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
+# What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors,
+# at half the pace: a tile needs fewer sums to keep it busy and can afford a load for each product.
+PREFERRED: dict[str, dict[str, object]] = {
+    "znver4": {"f32_tile": RegisterTile(8, 1), "panel_bytes": 4 * NEAR}
+}
+
+V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
+V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
+SHOWN = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
+IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")
+# what a level becomes, by which feature
+VNNI = {V3: (V3_VNNI, "avxvnni"), V4: (V4_VNNI, "avx512vnni")}
+
+
+def level_of(found: Features) -> Target:
+    level = V3 if has_all(found, V3_FEATURES) else BASELINE
+    level = V4 if level is V3 and has_all(found, V4_FEATURES) else level
+    higher, feature = VNNI.get(level, (level, ""))
+    return higher if found.get(feature) else level
+
+
+def has_all(found: Features, names: tuple[str, ...]) -> bool:
+    return all(found.get(name) for name in names)
+
+
+def needs(target: Target) -> tuple[str, ...]:
+    needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
+    return needed + tuple(
+        feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4
+    )
+
+
+FAMILY = Family(
+    ISA,
     LEVELS,
     dict,
     level_of,
@@ -359,11 +370,6 @@ ISA = Isa(
     SHOWN,
     IDENTITY,
     Relocations(62, frozenset(ABSOLUTE + RELATIVE), fill, stub),
-    dot4,
-    lookup,
-    float_extremum,
-    "llvm.x86.sse.sfence",
-    attributes,
     LOOP,
     SYSTEM_CALLS,
 )

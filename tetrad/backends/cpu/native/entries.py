@@ -57,10 +57,13 @@ done:
   ret void
 }
 
-; A kernel whose ranges are taken piece by piece: a worker takes those of its own range, then what others have left.
-; Pieces are counted where a range belongs, in one word for this entry and another for the next: nobody is in the next
-; before all have passed the barrier between them, so its word is cleared here.
-; entry -> victim -> look -[all taken]-> spent;  look -> take -[too late]-> spent;  take -> check -[trouble]-> done
+; A kernel whose ranges are taken piece by piece: a worker takes those of its own range, then what
+; others have left.
+; Pieces are counted where a range belongs, in one word for this entry and another for the next:
+; nobody is in the next before all have passed the barrier between them, so its word is cleared
+; here.
+; entry -> victim -> look -[all taken]-> spent;  look -> take -[too late]-> spent;
+;   take -> check -[trouble]-> done
 ; check -> call -> look;  spent -[more workers]-> victim;  spent -> done
 define internal void @tetrad.share(ptr %frame, ptr %record, ptr %args, i64 %threads) nounwind {
 entry:
@@ -131,7 +134,8 @@ done:
   ret void
 }
 
-; Record: function, groups, slice, number of words, words. Workers split the groups into contiguous ranges.
+; Record: function, groups, slice, number of words, words. Workers split the groups into contiguous
+; ranges.
 ; entry -[not for me]-> done;  entry -> split -[nothing, and nothing to share]-> done
 ; split -> prepare -[shared]-> share -> done;  prepare -> head
 ; head -[trouble]-> done;  head -> call -[more]-> head;  call -> done
@@ -275,8 +279,9 @@ done:
   ret void
 }
 
-; The time that ends one entry and begins the next. Where they are timed apart it is that of the barrier between them,
-; at which all workers were: worker 0 may be held up before an entry that the others then do without it.
+; The time that ends one entry and begins the next. Where they are timed apart it is that of the
+; barrier between them, at which all workers were: worker 0 may be held up before an entry that the
+; others then do without it.
 define internal i64 @tetrad.instant(ptr %frame) nounwind {
 entry:
   %timed.at = getelementptr i64, ptr %frame, i64 $TIMED
@@ -293,11 +298,14 @@ clock:
   ret i64 %now
 }
 
-; All entries of a table. The last barrier of the outermost table is left out: the end of the run takes its place.
-; entry -[empty]-> done;  entry -> head -[profile]-> clock -> enter;  head -> enter -> one of five -> after
+; All entries of a table. The last barrier of the outermost table is left out: the end of the run
+; takes its place.
+; entry -[empty]-> done;  entry -> head -[profile]-> clock -> enter;
+;   head -> enter -> one of five -> after
 ; after -[barrier]-> sync -> timed;  after -> timed -[profile]-> note -> next;  timed -> next
 ; next -[ended, or no entry left]-> done;  next -> head
-define internal void @tetrad.entries(ptr %frame, ptr %table, ptr %bases, ptr %profile, i1 %outermost) nounwind {
+define internal void @tetrad.entries(ptr %frame, ptr %table, ptr %bases, ptr %profile,
+                                     i1 %outermost) nounwind {
 entry:
   %count = load i64, ptr %table
   %first = getelementptr i64, ptr %table, i64 1

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 LOOPS = """
 ; Bytes from one place to another that does not overlap it: eight at a time, then one at a time.
-; entry -> head -[whole word]-> word -> head;  head -> tail -[byte left]-> byte -> tail;  tail -> done
+; entry -> head -[whole word]-> word -> head;  head -> tail -[byte left]-> byte -> tail;
+;   tail -> done
 define internal void @tetrad.copy(ptr %to, ptr %from, i64 %n) nounwind {
 entry:
   br label %head
@@ -60,12 +61,15 @@ done:
   ret void
 }
 
-; After an iteration. Carries first, records of: base read, base written, home (2 words), spare (2 words), swaps, bytes.
-; What was written is read next; what is written next is the other of home and spare, or the next row. Then every base
-; moves on by its stride.
-; entry -> carry -[j < m]-> follow -[swaps]-> swap -> carried -> carry;  follow -> carried;  carry -> head
+; After an iteration. Carries first, records of: base read, base written, home (2 words), spare (2
+; words), swaps, bytes.
+; What was written is read next; what is written next is the other of home and spare, or the next
+; row. Then every base moves on by its stride.
+; entry -> carry -[j < m]-> follow -[swaps]-> swap -> carried -> carry;  follow -> carried;
+;   carry -> head
 ; head -[i < n]-> body -> head;  head -> done
-define internal void @tetrad.advance(ptr %list, i64 %n, ptr %carries, i64 %m, ptr %bases, ptr %own) nounwind {
+define internal void @tetrad.advance(ptr %list, i64 %n, ptr %carries, i64 %m, ptr %bases,
+                                     ptr %own) nounwind {
 entry:
   br label %carry
 carry:
@@ -117,9 +121,12 @@ done:
   ret void
 }
 
-; After the loop: carries that do not lie at home are taken there by worker 0. Every worker decides alike.
-; entry -> head -[j < m]-> look -[away]-> away -[worker 0]-> copy -> next;  look, away -> next -> head;  head -> done
-define internal void @tetrad.settle(ptr %frame, ptr %carries, i64 %m, ptr %bases, ptr %own) nounwind {
+; After the loop: carries that do not lie at home are taken there by worker 0. Every worker decides
+; alike.
+; entry -> head -[j < m]-> look -[away]-> away -[worker 0]-> copy -> next;
+;   look, away -> next -> head;  head -> done
+define internal void @tetrad.settle(ptr %frame, ptr %carries, i64 %m, ptr %bases,
+                                    ptr %own) nounwind {
 entry:
   %worker.at = getelementptr i64, ptr %frame, i64 $WORKER
   %worker = load i64, ptr %worker.at
@@ -161,7 +168,8 @@ done:
   ret void
 }
 
-; A loop for all workers, or for worker 0 with a frame that knows no others: its barriers cost nothing.
+; A loop for all workers, or for worker 0 with a frame that knows no others: its barriers cost
+; nothing.
 ; entry -[alone]-> alone -[worker 0]-> mine -> done;  alone -> done;  entry -> together -> done
 define internal void @tetrad.loop(ptr %frame, ptr %record, ptr %bases, ptr %profile) nounwind {
 entry:
@@ -193,11 +201,13 @@ done:
   ret void
 }
 
-; Record: body, trips (2 words), counter (2 words), until (2 words), number of bases, number of carries, both lists.
+; Record: body, trips (2 words), counter (2 words), until (2 words), number of bases, number of
+; carries, both lists.
 ; A loop without bases of its own shows its body those of its table.
 ; entry -[trips in memory]-> fetch -> head;  entry -> head
 ; head -[i = trips]-> done;  head -> look -[condition]-> test -> note;  look -> note
-; note -[counter, worker 0]-> count -> meet;  note -> meet -[barrier needed]-> sync -> decide;  meet -> decide
+; note -[counter, worker 0]-> count -> meet;  note -> meet -[barrier needed]-> sync -> decide;
+;   meet -> decide
 ; decide -[ended or condition 0]-> done;  decide -> run -[ended]-> done;  run -> head
 define internal void @tetrad.repeat(ptr %frame, ptr %record, ptr %outer, ptr %profile) nounwind {
 entry:

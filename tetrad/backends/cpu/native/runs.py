@@ -14,7 +14,8 @@ define i64 @tetrad_ticks() nounwind {
 }
 
 ; entry -[timed apart]-> meet -> run;  entry -> run
-define internal void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threads, ptr %profile) nounwind {
+define internal void @tetrad.enter(ptr %frame, ptr %ctx, i64 %worker, i64 %threads,
+                                   ptr %profile) nounwind {
 entry:
   %scratch.at = getelementptr i64, ptr %ctx, i64 $SCRATCH
   %scratch = load ptr, ptr %scratch.at
@@ -52,8 +53,10 @@ run:
   ret void
 }
 
-; Worker 0 with a team: clear the first claims, publish the job, take part, wait for the others, free the pool.
-define internal void @tetrad.lead(ptr %frame, ptr %ctx, ptr %pool, i64 %threads, ptr %profile) nounwind {
+; Worker 0 with a team: clear the first claims, publish the job, take part, wait for the others,
+; free the pool.
+define internal void @tetrad.lead(ptr %frame, ptr %ctx, ptr %pool, i64 %threads,
+                                  ptr %profile) nounwind {
 entry:
   %claims.at = getelementptr i64, ptr %ctx, i64 $CLAIMS
   %claims = load ptr, ptr %claims.at
@@ -89,15 +92,16 @@ publish:
   %bits = trunc i64 %wide to i32
   call void @tetrad.announce(ptr %pool, i64 %new, ptr %idlers, i32 %bits)
   call void @tetrad.enter(ptr %frame, ptr %ctx, i64 0, i64 %threads, ptr %profile)
-  %waited = call { i64, i1 } @tetrad.wait(ptr %joined.at, i64 %joined, ptr %waiters, i32 -1, i64 $LONG_TICKS,
-                                           ptr %frame, i64 -1)
+  %waited = call { i64, i1 } @tetrad.wait(ptr %joined.at, i64 %joined, ptr %waiters, i32 -1,
+                                           i64 $LONG_TICKS, ptr %frame, i64 -1)
   %busy.at = getelementptr i64, ptr %pool, i64 $BUSY
   store atomic i64 0, ptr %busy.at release, align 8
   ret void
 }
 
 ; One run of the table in the context: 0, or the trap code, or -1 when it was stopped.
-; entry -[hook]-> hook -> size;  entry -> size -[several threads]-> team -[workers there]-> take -[free]-> lead -> leave
+; entry -[hook]-> hook -> size;
+;   entry -> size -[several threads]-> team -[workers there]-> take -[free]-> lead -> leave
 ; size, team, take -> alone -> leave -[hooked]-> unhook -> result;  leave -> result
 define i64 @tetrad_run(ptr %ctx) nounwind {
 entry:
@@ -172,8 +176,10 @@ result:
   ret i64 %code
 }
 
-; A worker's life. It takes its number after it has read the epoch, so a job that counts on it is news to it.
-; entry -[too late]-> home;  entry -> head -[exit]-> home;  head -> look -[takes part]-> work -[last]-> tell -> again
+; A worker's life. It takes its number after it has read the epoch, so a job that counts on it is
+; news to it.
+; entry -[too late]-> home;  entry -> head -[exit]-> home;
+;   head -> look -[takes part]-> work -[last]-> tell -> again
 ; work -> again -> head;  look -> skip -> head
 define void @tetrad_work(ptr %pool) nounwind {
 entry:
@@ -207,8 +213,8 @@ entry:
 head:
   %seen = phi i64 [ %oldest, %entry ], [ %epoch, %skip ], [ %epoch, %again ]
   %patience = phi i64 [ $IDLE_TICKS, %entry ], [ 0, %skip ], [ %calm, %again ]
-  %waited = call { i64, i1 } @tetrad.wait(ptr %pool, i64 %seen, ptr %idlers, i32 %bits, i64 %patience,
-                                           ptr null, i64 0)
+  %waited = call { i64, i1 } @tetrad.wait(ptr %pool, i64 %seen, ptr %idlers, i32 %bits,
+                                           i64 %patience, ptr null, i64 0)
   %epoch = extractvalue { i64, i1 } %waited, 0
   %threads = and i64 %epoch, 65535
   %exit = icmp eq i64 %threads, $EXIT

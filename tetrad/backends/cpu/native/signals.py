@@ -12,19 +12,28 @@ declare i32 @sigaction(i32, ptr, ptr)
 declare ptr @llvm.thread.pointer()
 declare i64 @llvm.cttz.i64(i64, i1)
 
-; Of the one run that listens. Python runs its handlers in the main thread alone, which is busy here: a handler of ours
-; chains to Python's, which notes the signal, and then lets the thread run what Python has for it.
-@tetrad.victim = internal global ptr null                            ; its stop word
-@tetrad.owner = internal global ptr null                             ; its thread
-@tetrad.anytime = internal global i64 0                              ; may handlers run in the middle of a kernel?
-@tetrad.hooked = internal global i64 0                               ; signals it listens to, bit n is signal n
-@tetrad.pending = internal global i64 0                              ; one came at a moment when handlers may not run
-@tetrad.listening = internal global i64 0                            ; handlers run now
-@tetrad.raised = internal global [3 x ptr] zeroinitializer           ; what one of them raised, as PyErr_Fetch gives it
+; Of the one run that listens. Python runs its handlers in the main thread alone, which is busy
+; here: a handler of ours chains to Python's, which notes the signal, and then lets the thread run
+; what Python has for it.
+; its stop word; its thread
+@tetrad.victim = internal global ptr null
+@tetrad.owner = internal global ptr null
+; may handlers run in the middle of a kernel?
+@tetrad.anytime = internal global i64 0
+; signals it listens to: bit n is signal n
+@tetrad.hooked = internal global i64 0
+; one came at a moment when handlers may not run
+@tetrad.pending = internal global i64 0
+; handlers run now
+@tetrad.listening = internal global i64 0
+; what one of them raised, as PyErr_Fetch gives it
+@tetrad.raised = internal global [3 x ptr] zeroinitializer
 
-@tetrad.known = internal global i64 0                                ; signals whose former action is noted
-@tetrad.former = internal global [64 x [24 x i64]] zeroinitializer   ; struct sigaction before us, the handler first
-@tetrad.python = internal global [4 x ptr] zeroinitializer           ; functions, as `backends.cpu.listen` lists them
+; signals whose former action is noted; struct sigaction before us, the handler first
+@tetrad.known = internal global i64 0
+@tetrad.former = internal global [64 x [24 x i64]] zeroinitializer
+; functions, as `backends.cpu.listen` lists them
+@tetrad.python = internal global [4 x ptr] zeroinitializer
 
 define void @tetrad_set_python(ptr %functions) nounwind {
   call void @llvm.memcpy.p0.p0.i64(ptr @tetrad.python, ptr %functions, i64 32, i1 false)
@@ -38,9 +47,11 @@ define void @tetrad_raised(ptr %out) nounwind {
   ret void
 }
 
-; Have Python run its handlers, in the owner's thread. The run goes on if they return, and ends if one raises. A signal
-; that comes meanwhile finds us listening: Python hears of it by itself, or we ask again.
-; entry -> begin -[listening, or one has raised]-> done;  begin -> ask -[raised]-> keep -> release;  ask -> release
+; Have Python run its handlers, in the owner's thread. The run goes on if they return, and ends if
+; one raises. A signal that comes meanwhile finds us listening: Python hears of it by itself, or we
+; ask again.
+; entry -> begin -[listening, or one has raised]-> done;  begin -> ask -[raised]-> keep -> release;
+;   ask -> release
 ; release -[another came]-> begin;  release -> done
 define internal void @tetrad.listen() nounwind {
 entry:
@@ -82,10 +93,12 @@ done:
   ret void
 }
 
-; Both kinds of handler (one argument, or three) are called alike: arguments a handler does not take do no harm. The
-; owner was interrupted in code of ours, which holds no lock and allocates nothing, so it may enter Python here; not so
-; any other thread, nor the owner of a run that calls other libraries: then it is told between two kernels.
-; entry -[owner, any time]-> now -[Python set its handler again]-> renew -> done;  now -> done;  entry -> later -> done
+; Both kinds of handler (one argument, or three) are called alike: arguments a handler does not take
+; do no harm. The owner was interrupted in code of ours, which holds no lock and allocates nothing,
+; so it may enter Python here; not so any other thread, nor the owner of a run that calls other
+; libraries: then it is told between two kernels.
+; entry -[owner, any time]-> now -[Python set its handler again]-> renew -> done;  now -> done;
+;   entry -> later -> done
 define internal void @tetrad.heard(i32 %signal, ptr %info, ptr %place) nounwind {
 entry:
   %number = zext i32 %signal to i64
@@ -119,8 +132,9 @@ done:
   ret void
 }
 
-; Our handler for a signal; %old gets the action it had. Flags: SA_SIGINFO 4, and SA_NODEFER 1 << 30, because handlers
-; of Python never wait for one another. Not SA_ONSTACK, which Python sets: an alternate stack is too small for Python.
+; Our handler for a signal; %old gets the action it had. Flags: SA_SIGINFO 4, and SA_NODEFER
+; 1 << 30, because handlers of Python never wait for one another. Not SA_ONSTACK, which Python
+; sets: an alternate stack is too small for Python.
 define internal void @tetrad.install(i64 %number, ptr %old) nounwind {
   %action = alloca [24 x i64]
   store [24 x i64] zeroinitializer, ptr %action
@@ -132,8 +146,10 @@ define internal void @tetrad.install(i64 %number, ptr %old) nounwind {
   ret void
 }
 
-; Not inside another run that listens. A signal that is ignored or kills in truth (no handler to chain to) stays so.
-; entry -[another]-> no;  entry -> start -> head -[none left]-> yes;  head -> one -[not noted yet]-> note -> seen
+; Not inside another run that listens. A signal that is ignored or kills in truth (no handler to
+; chain to) stays so.
+; entry -[another]-> no;  entry -> start -> head -[none left]-> yes;
+;   head -> one -[not noted yet]-> note -> seen
 ; one -> seen -[no handler]-> next;  seen -> set -> next -> head
 define internal i1 @tetrad.hook(ptr %stop, i64 %signals, i64 %anytime) nounwind {
 entry:
@@ -188,7 +204,8 @@ set:
   %same = icmp eq i64 %found, %handler
   br i1 %same, label %next, label %changed
 changed:
-  ; Somebody has another handler now: that is the one to chain to, or, if it is none, to leave alone.
+  ; Somebody has another handler now: that is the one to chain to, or, if it is none, to leave
+  ; alone.
   call void @llvm.memcpy.p0.p0.i64(ptr %former, ptr %old, i64 192, i1 false)
   %none = icmp ule i64 %found, 1
   br i1 %none, label %undo, label %next
@@ -204,9 +221,10 @@ no:
   ret i1 false
 }
 
-; Also called in a forked child, which inherits the hooks of a run that does not exist there. What was set meanwhile by
-; a handler (Python's again, or none) stays.
-; entry -[no run listens]-> done;  entry -> head -[none left]-> end -> done;  head -> one -[not ours]-> keep -> head
+; Also called in a forked child, which inherits the hooks of a run that does not exist there. What
+; was set meanwhile by a handler (Python's again, or none) stays.
+; entry -[no run listens]-> done;  entry -> head -[none left]-> end -> done;
+;   head -> one -[not ours]-> keep -> head
 ; one -> head
 define void @tetrad_unhook() nounwind {
 entry:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from string import Template
 
+from tetrad.backends.cpu.isa import family_of
 from tetrad.backends.cpu.native import (
     ANYTIME,
     APART,
@@ -31,8 +32,7 @@ from tetrad.backends.cpu.native.loops import LOOPS
 from tetrad.backends.cpu.native.runs import RUNS
 from tetrad.backends.cpu.native.signals import SIGNALS
 from tetrad.backends.cpu.native.waiting import FUTEX, NAP, WAITING
-from tetrad.backends.llvm.isa import isa_of
-from tetrad.core.machine import Target
+from tetrad.backends.llvm.target import Target
 
 # A worker's frame, on its stack: 64-bit words, the first is the address of the run context.
 FRAME = {
@@ -66,11 +66,11 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 def native_text(target: Target, futex: bool | None = None) -> str:
     """The module; `futex` False takes the portable way to sleep, None takes what the target's
     system has."""
-    isa = isa_of(target)
+    family = family_of(target)
     if futex is None:
         futex = "linux" in target.triple
     numbers = {
-        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, **isa.system_calls,
+        **CONTEXT, **POOL, **FRAME, **KINDS, **FLAGS, **family.system_calls,
         "HOOK": HOOK, "ANYTIME": ANYTIME, "APART": APART, "EXIT": EXIT, "YIELDS": YIELDS,
         "PIECES": PIECES,
         "PIECES_LESS": PIECES - 1,
@@ -79,5 +79,9 @@ def native_text(target: Target, futex: bool | None = None) -> str:
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
     sleeping = FUTEX if futex else NAP
-    body = INTRINSICS + isa.loop["DECLARE"] + WAITING + ENTRIES + LOOPS + sleeping + SIGNALS + RUNS
-    return f'target triple = "{target.triple}"\n' + Template(body).substitute(isa.loop, **numbers)
+    body = (
+        INTRINSICS + family.loop["DECLARE"] + WAITING + ENTRIES + LOOPS + sleeping + SIGNALS + RUNS
+    )
+    return f'target triple = "{target.triple}"\n' + Template(body).substitute(
+        family.loop, **numbers
+    )

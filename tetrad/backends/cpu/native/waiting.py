@@ -22,16 +22,19 @@ define internal void @tetrad.yield() nounwind {
   ret void
 }
 
-; Sleep while the low half of the word is that of %old; `bits` says who may be woken apart from the others.
+; Sleep while the low half of the word is that of %old; `bits` says who may be woken apart from the
+; others.
 define internal void @tetrad.sleep(ptr %word, i64 %old, i32 %bits) nounwind {
   %low = trunc i64 %old to i32
-  %ignored = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 137, i32 %low, ptr null, ptr null, i32 %bits)
+  %ignored = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 137, i32 %low, ptr null,
+                                          ptr null, i32 %bits)
   ret void
 }
 
 define internal void @tetrad.wake(ptr %word, i32 %bits) nounwind {
   %all = add i32 0, 2147483647
-  %ignored = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 138, i32 %all, ptr null, ptr null, i32 %bits)
+  %ignored = call i64 (i64, ...) @syscall(i64 $FUTEX, ptr %word, i32 138, i32 %all, ptr null,
+                                          ptr null, i32 %bits)
   ret void
 }
 
@@ -76,7 +79,8 @@ compare:
   ret i1 %runs
 }
 
-; Have a thread run here; afterwards it may go where workers may. Nothing happens on a processor of a high number.
+; Have a thread run here; afterwards it may go where workers may. Nothing happens on a processor of
+; a high number.
 ; entry -[high number]-> done;  entry -> move -> done
 define internal void @tetrad.bring(ptr %pool, i64 %number) nounwind {
 entry:
@@ -106,7 +110,8 @@ done:
 }
 
 ; Bring the workers that have not set %mark and do not run. Not more often than it is worth.
-; entry -[not worker 0, or looked lately]-> done;  entry -> first -> head -[no worker left]-> done;  head -> check
+; entry -[not worker 0, or looked lately]-> done;  entry -> first -> head -[no worker left]-> done;
+;   head -> check
 ; check -[arrived]-> next;  check -> look -[runs]-> next;  look -> bring -> next -> head
 define internal void @tetrad.fetch(ptr %frame, i64 %mark) nounwind {
 entry:
@@ -192,13 +197,14 @@ define internal void @tetrad.fetch(ptr %frame, i64 %mark) nounwind {
 """
 
 WAITING = """
-; Wait until the word is not %old; the flag says that spinning was in vain. With a %frame the others are waited for, who
-; set their %mark.
-; entry -[changed]-> quick;  entry -> spin;  spin -[changed]-> quick;  spin -> pause -[patience]-> spin;  pause -> yield
+; Wait until the word is not %old; the flag says that spinning was in vain. With a %frame the others
+; are waited for, who set their %mark.
+; entry -[changed]-> quick;  entry -> spin;  spin -[changed]-> quick;
+;   spin -> pause -[patience]-> spin;  pause -> yield
 ; yield -[changed]-> slow;  yield -> counted -[tries left]-> yield;  counted -> tired -> sleep
 ; tired -[others]-> fetch -> sleep;  sleep -[changed]-> slow;  sleep -> sleep
-define internal { i64, i1 } @tetrad.wait(ptr %word, i64 %old, ptr %sleepers, i32 %bits, i64 %patience,
-                                         ptr %frame, i64 %mark) nounwind {
+define internal { i64, i1 } @tetrad.wait(ptr %word, i64 %old, ptr %sleepers, i32 %bits,
+                                         i64 %patience, ptr %frame, i64 %mark) nounwind {
 entry:
   %v0 = load atomic i64, ptr %word acquire, align 8
   %c0 = icmp ne i64 %v0, %old
@@ -233,7 +239,8 @@ fetch:
   call void @tetrad.fetch(ptr %frame, i64 %mark)
   br label %sleep
 sleep:
-  ; The waker changes the word and then looks for sleepers; we announce ourselves and then look at the word.
+  ; The waker changes the word and then looks for sleepers; we announce ourselves and then look at
+  ; the word.
   %in = atomicrmw add ptr %sleepers, i64 1 seq_cst
   call void @tetrad.sleep(ptr %word, i64 %old, i32 %bits)
   %out = atomicrmw sub ptr %sleepers, i64 1 seq_cst
@@ -263,7 +270,8 @@ done:
   ret void
 }
 
-; Trap code or stop word: nonzero means that no further kernel should start. A signal that waits for this is told.
+; Trap code or stop word: nonzero means that no further kernel should start. A signal that waits for
+; this is told.
 ; entry -[none waits]-> look;  entry -> whose -[the owner's thread]-> tell -> look;  whose -> look
 define internal i64 @tetrad.trouble(ptr %ctx) nounwind {
 entry:
@@ -286,8 +294,8 @@ look:
   ret i64 %both
 }
 
-; `agreed` lies in the context, known to all. A worker that runs a loop alone has one of its own: the others have agreed
-; on nothing yet.
+; `agreed` lies in the context, known to all. A worker that runs a loop alone has one of its own:
+; the others have agreed on nothing yet.
 define internal i1 @tetrad.ended(ptr %frame) nounwind {
   %at.at = getelementptr i64, ptr %frame, i64 $AGREED_AT
   %at = load ptr, ptr %at.at

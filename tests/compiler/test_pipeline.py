@@ -1,18 +1,23 @@
-"""passes.pipeline: the whole list keeps the meaning, comes to rest, shares nested graphs, and can
+"""compiler.pipeline: the whole list keeps the meaning, comes to rest, shares nested graphs, and can
 be watched."""
 
 from __future__ import annotations
 
 import sys
+from functools import reduce
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tetrad as td
 from tests.graph.graphs import arg, assert_same_result, close, count, graphs
+from tetrad.compiler.driver import compile_graph
+from tetrad.compiler.pipeline import PIPELINE, optimise
 from tetrad.core.dtypes import f32, i32
-from tetrad.core.errors import FlagError
+from tetrad.core.errors import CompileError, FlagError
 from tetrad.core.sizes import Dim
 from tetrad.graph.build import call, make_call, make_constant, make_graph, make_item
 from tetrad.graph.nodes import Graph
@@ -20,8 +25,12 @@ from tetrad.graph.verify import verify
 from tetrad.ops.arithmetic import add, multiply, negative
 from tetrad.ops.movement import expand, reshape, slice_, transpose
 from tetrad.ops.quotients import divide
-from tetrad.passes.pipeline import PIPELINE, optimise
-from tetrad.passes.rewrite import Trace
+from tetrad.passes.fused import Fused, fuse_program, verify_fused
+from tetrad.passes.rewrite import RuleLog
+
+
+def S(*shape: int) -> Any:
+    return td.Spec(shape)
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +62,7 @@ def test_a_graph_called_often_is_optimised_once() -> None:
     value = x
     for _ in range(30):
         value = make_item(make_call(layer, [value]), 0)
-    trace = Trace()
+    trace = RuleLog()
     after = optimise(close(value), trace)
     assert [str(f.rule.name) for f in trace.fired] == ["algebra.neutral_element"]
     assert len({node.param("graph") for node in after.nodes() if node.op is call}) == 1
@@ -122,15 +131,87 @@ def test_show_graph_and_passes(
 
 
 @pytest.mark.parametrize("name", [step.name for step in PIPELINE])
-def test_show_one_pass(
+def test_show_one_step(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TETRAD_SHOW", f"passes:{name}")
-    optimise(close(arg(0, f32, 4), name="same"))
+    compile_graph(close(arg(0, f32, 4), name="same")).bound()
     assert capsys.readouterr().err == f"pass {name}: graph same: nothing to do\n"
+
+
+def shown(name: str, graph: Graph, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> str:
+    """What `TETRAD_SHOW=passes:name` prints of a compilation."""
+    monkeypatch.setenv("TETRAD_SHOW", f"passes:{name}")
+    compile_graph(graph).bound()
+    return str(capsys.readouterr().err)
+
+
+def test_fuse_shows_which_nodes_share_a_kernel(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = td.trace(lambda x, w: td.nn.softmax(td.tanh(x @ w) + 1, axis=-1))(S(8, 16), S(16, 32))
+    printed = shown("fuse", graph, monkeypatch, capsys)
+    heads = [line for line in printed.splitlines() if "->" in line]
+    assert heads[0].endswith("-> 2 groups") and heads[1].startswith("  0 matmul -> %")
+    assert heads[2].startswith("  1 rows -> %")
+    matmul, rows = printed.split("  1 rows")
+    assert "= tanh(" in matmul and "= add(" in matmul and "= reduce_max(" in rows
+
+
+def test_fuse_shows_how_a_scan_is_computed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = td.trace(lambda c, xs: td.scan(lambda c, x: (c * x, c + x), c, xs))(S(4), S(9, 4))
+    assert "scan in_lanes -> " in shown("fuse", graph, monkeypatch, capsys)
+
+
+def test_a_custom_rule_is_shown_as_it_is_inlined(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = td.trace(lambda x: td.stop_gradient(x) + 1)(S(4))
+    assert "= stop_gradient(" in shown("inline_custom", graph, monkeypatch, capsys)
+
+
+def test_equal_layers_are_shown_as_deduplicated(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = td.trace(lambda x, w, v: td.tanh(td.tanh(x @ w) @ v))(S(8, 8), S(8, 8), S(8, 8))
+    printed = shown("deduplicate", graph, monkeypatch, capsys)
+    assert "1 of 2 groups look like one before" in printed and "matmul matmul_tanh" in printed
+
+
+def test_merged_kernels_are_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layers = S(24, 784), S(784, 832), S(832, 768), S(768, 896)
+    graph = td.trace(lambda x, *ws: reduce(lambda y, w: td.tanh(y @ w), ws, x))(*layers)
+    assert "kernels -> 1" in shown("merge_kernels", graph, monkeypatch, capsys)
+
+
+def test_the_plan_of_memory_is_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = td.trace(lambda x, w: td.sum(x @ w, axis=0) + 1)(S(8, 16), S(16, 32))
+    assert "intermediates -> " in shown("plan_memory", graph, monkeypatch, capsys)
+
+
+def test_every_step_is_timed() -> None:
+    graph = td.trace(lambda x, w: td.sum(x @ w, axis=0) + 1)(S(8, 16), S(16, 32))
+    compiled = compile_graph(graph)
+    compiled.bound()
+    assert set(compiled.clock.steps) >= {s.name for s in PIPELINE} - {"merge_kernels"}
+
+
+def test_groups_out_of_order_are_found() -> None:
+    graph = td.trace(lambda x: td.sum(td.tanh(td.sum(x, axis=0) @ x)))(S(8, 8))
+    fused = fuse_program(optimise(graph))
+    verify_fused(fused)
+    turned = Fused(fused.graph, fused.groups[::-1], fused.scans, fused.inner)
+    with pytest.raises(CompileError, match="before it is written"):
+        verify_fused(turned)
 
 
 def test_showing_an_unknown_pass_lists_the_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TETRAD_SHOW", "passes:fold-everything")
-    with pytest.raises(FlagError, match="passes: unroll, split, hoist, simplify"):
+    with pytest.raises(FlagError, match="passes: inline_custom, unroll, split, hoist, simplify, "):
         optimise(scaled(5))

@@ -1,0 +1,226 @@
+"""Passes, the plan of a scan: which of five ways its loop is computed. The one place that decides.
+
+Receives a scan node, returns a `ScanPlan`; changes nothing. `unroll` and `block_scans` rewrite the
+graph as the plan says, `lower.scan_in_lanes` and `lower.scan_in_workgroup` make the one kernel of a
+scan that fits into one, `lower.control` the loop of the schedule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tetrad.core.dtypes import f32, f64, i32, i64
+from tetrad.core.record import record
+from tetrad.core.sizes import Shape, Size, plain, product
+from tetrad.graph.group import LEAVES, Group
+from tetrad.graph.loops import scan
+from tetrad.graph.nodes import Graph, Node
+from tetrad.loopnest.reader import splat_value
+from tetrad.ops.matmul.few_rows import CHUNK
+from tetrad.passes.fuse import fuse
+
+# of a carry in lanes: with more, a kernel for each step reads memory in a better order
+MOST_LANES = 1 << 15
+MOST_CARRIES = 12  # that registers hold
+SCRATCH_DTYPES = (f32, f64, i32, i64)  # of what stays in the scratch of a workgroup
+MOST_PRODUCTS = 1 << 16  # multiplications a step in a workgroup; with more, the workers share them
+MOST_SCRATCH = 1 << 13  # elements of all that stays in scratch
+MOST_ROWS = 4
+
+Groups = Callable[[Graph], tuple[Group, ...]]
+
+
+@record(eq=False)
+class ScanPlan:
+    """How a scan is computed:
+
+    unrolled       as many steps as are asked for are all of them: there is no loop
+    in_lanes       one kernel: a lane takes one element of the carries (shape `lanes`) through all
+    in_workgroup   one kernel of one workgroup, which runs the `groups` of the body in every step
+    blocked        a loop over blocks of steps, and the steps that are left
+    stepped        a loop of the schedule over the kernels of one step
+    """
+
+    how: str
+    lanes: Shape = ()
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def is_one_kernel(self) -> bool:
+        return self.how in ("in_lanes", "in_workgroup")
+
+
+UNROLLED, BLOCKED, STEPPED = ScanPlan("unrolled"), ScanPlan("blocked"), ScanPlan("stepped")
+
+
+def plan_scan(node: Node, groups: Groups = fuse) -> ScanPlan:
+    """The plan of a scan whose body is simplified. `groups`: the fused groups of a body, for those
+    who have them already."""
+    if is_unrolled(node):
+        return UNROLLED
+    loop = loop_of(node)
+    shape = lane_shape(loop)
+    if shape is not None:
+        return ScanPlan("in_lanes", lanes=shape)
+    in_workgroup = workgroup_groups(loop, groups)
+    if in_workgroup is not None:
+        return ScanPlan("in_workgroup", groups=in_workgroup)
+    return BLOCKED if has_blocks(node) else STEPPED
+
+
+def is_unrolled(node: Node) -> bool:
+    """Does a scan ask for all of its steps at once? Settings alone say so: the body may be as it
+    was traced."""
+    if node.op is not scan:
+        return False
+    length, steps = node.param("length"), node.param("unroll")
+    return steps > 1 and isinstance(length, int) and 0 < length <= steps
+
+
+def has_blocks(node: Node) -> bool:
+    """A length that is a Dim has no number of blocks: its loop of the schedule stays as it is."""
+    length, steps = node.param("length"), node.param("unroll")
+    return isinstance(length, int) and 1 < steps < length
+
+
+# -- the loop --------------------------------------------------------------------------------------
+
+
+@record(eq=False)
+class ScanLoop:
+    """The parts of a scan node."""
+
+    node: Node
+    body: Graph
+    consts: int
+    carries: int
+    length: Size
+    reverse: bool
+    unroll: int
+
+    @property
+    def leaves_steps(self) -> bool:
+        """Are there steps, perhaps, that make no whole trip?"""
+        return self.unroll > 1 and not (
+            isinstance(self.length, int) and self.length % self.unroll == 0
+        )
+
+    @property
+    def carried(self) -> tuple[Node, ...]:
+        return self.body.inputs[self.consts : self.consts + self.carries]
+
+    @property
+    def rows(self) -> tuple[Node, ...]:
+        return self.body.inputs[self.consts + self.carries :]
+
+
+def loop_of(node: Node) -> ScanLoop:
+    params = dict(node.params)
+    length, unroll = params["length"], params["unroll"]
+    together = min(unroll, max(1, length)) if isinstance(length, int) else unroll
+    return ScanLoop(
+        node,
+        params["body"],
+        params["consts"],
+        params["carries"],
+        length,
+        params["reverse"],
+        together,
+    )
+
+
+# -- in lanes -------------------------------------------------------------------------------------
+
+
+def lane_shape(loop: ScanLoop) -> Shape | None:
+    """The shape whose elements are lanes, if the scan is a recurrence of elements."""
+    if any(t.dtype.is_complex for n in (*loop.body.inputs, *loop.body.nodes()) for t in n.types):
+        return None  # a register holds no complex number
+    if holds_arrays(loop.body):
+        return None
+    shapes = {o.type.shape for o in loop.body.outputs} | {c.type.shape for c in loop.carried}
+    wide = [shape for shape in shapes if shape]
+    if len(wide) > 1 or not 1 <= loop.carries <= MOST_CARRIES:
+        return None
+    shape: Shape = wide[0] if wide else ()
+    count = product(shape)
+    if not isinstance(count, int) or not 1 <= count <= MOST_LANES:
+        return None
+    nodes = [node for node in loop.body.nodes() if node.op.name not in LEAVES]
+    return shape if all(is_pointwise(node, loop, shape) for node in nodes) else None
+
+
+def holds_arrays(body: Graph) -> bool:
+    """Has it constants that are no single number? Only operands of the loop have memory that its
+    kernel can read."""
+    return any(n.op.name == "constant" and splat_value(n) is None for n in body.nodes())
+
+
+def is_pointwise(node: Node, loop: ScanLoop, shape: Shape) -> bool:
+    """Is it computed on the spot, from carries at the element it is computed for?"""
+    if node.op.in_place or any(t.dtype.is_quantized for t in node.types):
+        return False
+    if node.op.kind == "elementwise":
+        return True
+    moves = node.op.kind == "movement" and (
+        node.op.read_rule is not None or node.op.name == "reshape"
+    )
+    return moves and not any(depends_on_carry(i, loop) and i.type.shape for i in node.inputs)
+
+
+def depends_on_carry(node: Node, loop: ScanLoop) -> bool:
+    carried = set(loop.carried)
+    stack, seen = [node], {node}
+    while stack:
+        current = stack.pop()
+        if current in carried:
+            return True
+        fresh = [i for i in current.inputs if i not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return False
+
+
+# -- in a workgroup --------------------------------------------------------------------------------
+
+
+def workgroup_groups(loop: ScanLoop, groups_of: Groups) -> tuple[Group, ...] | None:
+    """The groups of the body that need memory, if all of them are small products and maps."""
+    body = loop.body
+    every = [kind for node in (*body.inputs, *body.nodes()) for kind in node.types]
+    if not all(kind.is_static for kind in every) or any(node.op.in_place for node in body.nodes()):
+        return None
+    if holds_arrays(body):
+        return None
+    if any(
+        o in loop.carried and o is not c for o, c in zip(body.outputs, loop.carried, strict=False)
+    ):
+        return None  # carries that change places
+    groups = tuple(g for g in groups_of(body) if not is_only_reshape(g) or g.root in body.outputs)
+    kept = [node for g in groups for node in g.outputs]
+    stored = [*kept, *loop.carried]
+    small = sum(product(node.type.shape) for node in stored) <= MOST_SCRATCH  # type: ignore[operator]
+    if not small or not all(
+        node.type.dtype in SCRATCH_DTYPES and 0 not in node.type.shape for node in stored
+    ):
+        return None
+    products = [g for g in groups if g.kind == "matmul"]
+    if not products or not all(g.kind in ("map", "matmul") for g in groups):
+        return None
+    work = sum(product((*g.root.type.shape, g.root.inputs[0].type.shape[-1])) for g in products)
+    memory = {*kept, *body.inputs}
+    fits = plain(work) <= MOST_PRODUCTS and all(is_row_product(g, memory) for g in products)
+    return groups if fits else None
+
+
+def is_only_reshape(group: Group) -> bool:
+    """Nothing is computed: whoever reads it reads its operand."""
+    return group.members == (group.root,) and group.root.op.name == "reshape"
+
+
+def is_row_product(group: Group, memory: set[Node]) -> bool:
+    """A few rows times a matrix that lies in memory row by row."""
+    node = group.root
+    rows, depth = node.type.shape[0], node.inputs[0].type.shape[-1]
+    fits = node.type.rank == 2 and rows <= MOST_ROWS and 1 <= depth <= CHUNK  # type: ignore[operator]
+    return fits and node.type.dtype in (f32, f64) and node.inputs[1] in memory
