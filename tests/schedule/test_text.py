@@ -14,6 +14,7 @@ from tetrad.backends.cpu.isa import LEVELS
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import f32
 from tetrad.core.errors import ParseError
+from tetrad.core.record import replace
 from tetrad.core.sizes import ceil_div
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph
@@ -26,7 +27,7 @@ PROGRAMS = {**TRANSFORMED, **SPECIAL}  # `tests.compiled` asks the same of every
 
 
 def lowered(graph: Graph) -> Schedule:
-    return lower_graph(graph, Lowerer(LEVELS["x86-64-v3"].machine))
+    return lower_graph(graph, Lowerer(replace(LEVELS["x86-64-v3"].machine, parallel_groups=2)))
 
 
 @pytest.mark.parametrize("name", list(PROGRAMS)[::3])

@@ -1,9 +1,8 @@
-"""Station 0, shared words: axis sizes that are integers or known only at call entry.
+"""Core: sizes of axes, known now or at the call.
 
 A size is an int or a `SizeExpr`: a polynomial with integer coefficients over atoms. An atom is a
-`Dim` the user named, or the ceiling quotient of a size (grids only). Receives ints and Dims,
-returns sizes that add, multiply, print, compare by structure, and become ints once the Dims are
-bound.
+`Dim` that the user named, or a ceiling quotient (in grids only). Sizes add, multiply, print and
+compare by structure; `bind` turns a size into an int once the Dims have values.
 """
 
 from __future__ import annotations
@@ -98,8 +97,7 @@ class SizeExpr:
     __truediv__ = __rtruediv__ = __rfloordiv__ = __mod__ = __rmod__ = __floordiv__
 
     def _with(self, other: object, sign: str) -> Size:
-        """Arithmetic with an array is the array's business; with other numbers it is none of
-        sizes."""
+        """An array handles arithmetic with a size itself; other numbers are an error."""
         if hasattr(other, "__tetrad_op__"):
             return NotImplemented  # type: ignore[no-any-return]
         message = f"the symbolic size {self} {sign} {other!r} is not a size"
@@ -178,7 +176,7 @@ def is_static(shape: Iterable[Size]) -> bool:
 
 
 def plain(size: Size) -> int:
-    """A size without Dims as the number it is; a Dim is an error that names it.
+    """A size without Dims, as an int; a Dim is an error that names it.
 
     >>> plain(3)
     3
@@ -187,7 +185,7 @@ def plain(size: Size) -> int:
 
 
 def reach(size: int) -> str:
-    """What an index along an axis may be, for hints.
+    """The range of indices along an axis, for hints.
 
     >>> reach(3), reach(0)
     ('indices go from -3 to 2', 'the axis is empty')
@@ -196,7 +194,7 @@ def reach(size: int) -> str:
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """Number of elements; an error when it cannot fit in memory of any machine."""
+    """The number of elements; an error if no machine could hold them."""
     total: Size = 1
     for n in sizes:
         total = total * n
@@ -218,7 +216,7 @@ def ceil_div(size: Size, divisor: int) -> Size:
 
 
 def is_multiple(size: Size, of: int) -> bool:
-    """Is that known?
+    """Is the size known to be a multiple?
 
     >>> is_multiple(6, 3), is_multiple(7, 3), is_multiple(3 * Dim("n", max=8), 3)
     (True, False, False)
@@ -227,7 +225,7 @@ def is_multiple(size: Size, of: int) -> bool:
 
 
 def is_below(size: Size, least: int) -> bool:
-    """Is that known?
+    """Is the size known to be below `least`?
 
     >>> is_below(2, 3), is_below(3, 3), is_below(Dim("n", max=2), 3)
     (True, False, False)

@@ -168,7 +168,7 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 def tell(call: PreparedCall) -> Explanation:
     pushed = Pushed()
     outcomes, wall_ns = measure(call)
-    scheduled, signatures = call.bound.encoded, call.jitted.signatures
+    encoded, signatures = call.bound.encoded, call.jitted.signatures
     one, every = measure_roofs(1), measure_roofs()
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
@@ -176,8 +176,8 @@ def tell(call: PreparedCall) -> Explanation:
         dict(call.executable.clock.counts), stages(call, wall_ns), call.executable.clock.steps,
         call.graph,
         parts_of(call.executable.schedule),
-        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan,
-        scheduled.table.scratch_bytes,
+        tuple(kernels(call, outcomes, one, every)), encoded.lives, encoded.plan,
+        encoded.table.scratch_bytes,
         call.executable.schedule.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
         current_target(),
         call.dims, pushed.often(),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tetrad.core.dtypes import bool_
+from tetrad.graph.loops import scan, while_loop
 from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.frame import Memory
 from tetrad.passes.in_place_updates import updates_by
@@ -26,11 +27,11 @@ class LowerGraph(Protocol):
 
 
 def lower_control(node: Node, memory: Memory, lower: LowerGraph) -> Step:
-    if node.op.name == "scan":
+    if node.op is scan:
         return lower_scan(node, memory, lower)
     return (
         lower_while(node, memory, lower)
-        if node.op.name == "while_loop"
+        if node.op is while_loop
         else lower_switch(node, memory, lower)
     )
 
@@ -63,9 +64,7 @@ def row_of(body: Graph, carry: int, carries: int) -> int:
     """The per-step result that is the carry's next value, so that one memory serves both; -1 if
     there is none."""
     value = body.outputs[carry]
-    is_computed = (
-        value.op.name not in ("parameter", "constant") and body.outputs.index(value) == carry
-    )
+    is_computed = not value.op.leaf and body.outputs.index(value) == carry
     if not is_computed or value not in body.outputs[carries:]:
         return -1
     return body.outputs.index(value, carries)

@@ -12,6 +12,7 @@ from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.machine import Machine
+from tetrad.graph.build import constant, parameter
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
@@ -46,8 +47,8 @@ GENERATORS: dict[str, Generator] = {
     "transpose": lower_transpose,
     "concat": lower_concat,
     "matmul": lower_matmul,
-    "lowbit": lower_lowbit_matmul,
-    "decoded": lower_decoded_matmul,
+    "lowbit_matmul": lower_lowbit_matmul,
+    "decoded_matmul": lower_decoded_matmul,
     "special": lower_special,
 }
 
@@ -197,10 +198,10 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
     for i, node in enumerate(graph.inputs):
         slots[node] = input_slot(i, node.type)
     for i, node in enumerate(map(home, graph.outputs)):
-        if node not in slots and node.op.name != "constant":
+        if node not in slots and node.op is not constant:
             slots[node] = output_slot(i, node.type)
     for node in graph.nodes():
-        if node.op.name == "constant" and node not in slots:
+        if node.op is constant and node not in slots:
             slots[node] = constant_slot(f"c{len(slots)}", node.type, node.param("value"))
     for group in groups:
         if is_view(group, graph):
@@ -217,10 +218,10 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
 def is_view(group: Group, graph: Graph) -> bool:
     """A reshape of something in memory, that others read from memory: it is the same memory."""
     root = group.root
-    if root.op.name != "reshape" or group.members != (root,) or root in graph.outputs:
+    if not root.op.view or group.members != (root,) or root in graph.outputs:
         return False
     source = root.inputs[0]
-    return source.op.name == "parameter" or group_kind(source) != "map"
+    return source.op is parameter or group_kind(source) != "map"
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:

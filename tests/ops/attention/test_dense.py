@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tetrad.passes.pipeline import optimise
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
@@ -18,6 +17,7 @@ from tests.ops.caches import interleaved
 from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa.x86_64 import BASELINE, V3, V4
 from tetrad.compiler.driver import compile_graph
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64
 from tetrad.core.errors import DtypeError, SettingError, ShapeError
 from tetrad.core.sizes import plain
@@ -195,10 +195,12 @@ def test_odd_sizes(times: int) -> None:
     """One program for all of them, and now and then one for this size alone, with the same bits."""
     for keys, settings in product(EDGES, ({}, {"causal": "bottom_right"})):
         arrays = operands((1, times, keys, 2, 2, 4, 3))
-        got = [np.asarray(x) for x in any_size(**settings)(*arrays)]
-        assert_close(got, arrays, **settings)
-        if keys in (0, times, 17):
-            for one, other in zip(results(arrays, **settings), got, strict=True):
+        found = [results(arrays, **settings)] if keys in (0, times, 17) or not times else []
+        if keys and times:
+            found.append([np.asarray(x) for x in any_size(**settings)(*arrays)])
+        for got in found:
+            assert_close(got, arrays, **settings)
+            for one, other in zip(got, found[0], strict=True):
                 assert difference(one, other) is None
 
 
@@ -236,10 +238,10 @@ def test_a_query_does_not_depend_on_what_is_beside_it(way: str) -> None:
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=str)
 def test_every_level_gives_the_same_bits(dtype: DType) -> None:
-    arrays = operands((1, 13, 270, 2, 1, 5, 18), dtype)
-    graph = optimise(graph_of(arrays, as_settings(causal="bottom_right")))
+    arrays = operands((1, 7, 258, 1, 1, 2, 3), dtype)
+    graph = graph_of(arrays, as_settings(causal="bottom_right"))
     found = [
-        evaluate_schedule(Lowerer(level).lower(graph), arrays, {})[0]
+        evaluate_schedule(lower_graph(graph, Lowerer(level.machine)), arrays, {})[0]
         for level in (BASELINE, V3, V4)
     ]
     for one in found[1:]:
