@@ -23,7 +23,7 @@ from tests.compiled import run
 from tests.replay.programs import SPECIAL, TRANSFORMED
 from tests.test_conformance import OPS, drawn, graph_of
 from tetrad.compiler.dispatch import calls_out
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph
@@ -31,6 +31,7 @@ from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import quantize_rows
 from tetrad.passes.inline_custom import inline_custom
 from tetrad.quant.lanes import LANES
+from tetrad.schedule.nodes import programs_of
 
 S = td.Spec
 KEY = S((2,), td.uint32)

@@ -12,7 +12,7 @@ from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
 from tests.oracle import too_far
 from tetrad.backends.cpu.compile import KERNELS
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import f32, i32
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import Dim, Size, bind
@@ -30,6 +30,7 @@ from tetrad.ops.reduce import reduce_max, reduce_sum
 from tetrad.ops.running.op import cumsum
 from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import exp
+from tetrad.schedule.nodes import programs_of
 
 MOST = 70
 SIZES = (1, 2, 15, 16, 17, 33, 64, 65, MOST, 0)

@@ -16,8 +16,9 @@ import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
 from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.driver import Compiled, compile_graph
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import f32, i32
 from tetrad.core.errors import BoundsError
 from tetrad.graph.build import make_call, make_constant, make_graph, make_item
@@ -34,7 +35,7 @@ from tetrad.ops.transcendental import tanh
 SHAPE = (6, 35)
 
 
-def call(compiled: Compiled, *arrays: np.ndarray) -> list[np.ndarray]:
+def call(compiled: Executable, *arrays: np.ndarray) -> list[np.ndarray]:
     """As jit calls it: no say about threads."""
     results = compiled.run([Storage.from_numpy(a) for a in arrays])
     return [s.as_numpy(t.dtype.np, t.shape) for s, t in zip(results, compiled.outputs, strict=True)]  # type: ignore[arg-type]
@@ -210,7 +211,7 @@ def test_a_donated_input_that_is_still_read_is_not_overwritten(threads: int) -> 
     for graph in programs:
         plain, donating = compile_graph(graph), compile_graph(graph, (0,))
         want = run(plain, [array])
-        storages = donating.runner(()).run([Storage.from_numpy(array.copy())], threads=threads)
+        storages = donating.bound(()).run([Storage.from_numpy(array.copy())], threads=threads)
         for storage, wanted in zip(storages, want, strict=True):
             assert difference(storage.as_numpy(wanted.dtype, wanted.shape), wanted) is None, str(
                 graph

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 import tetrad as td
 from tests.compiled import run, run_on_evaluator
 from tests.modules import ROOT
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.table import KernelEntry, LoopEntry
-from tetrad.compiler.driver import Compiled, compile_graph
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.tree import flatten
 from tetrad.graph.evaluate import evaluate
 from tetrad.passes import plan_scan
@@ -26,11 +27,11 @@ from tetrad.passes.inline_custom import inline_custom
 from tetrad.schedule.nodes import Launch, Loop, Switch, While
 
 
-def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Compiled:
+def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Executable:
     return compile_graph(inline_custom(td.trace(function)(*arrays)))
 
 
-def check(function: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Compiled:
+def check(function: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Executable:
     """Machine code on 1 and 2 threads gives the evaluator's bits, and what the graph means."""
     graph, (arrays, _) = inline_custom(td.trace(function)(*args)), flatten(args)
     made = compile_graph(graph)
@@ -49,7 +50,7 @@ def numbers(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
-def only_step(made: Compiled) -> Any:
+def only_step(made: Executable) -> Any:
     (step,) = made.schedule.steps
     return step
 
@@ -208,7 +209,7 @@ def test_a_body_with_large_kernels_is_run_by_all_workers() -> None:
         return td.scan(lambda c, _: (td.nn.softmax(c * 3), td.sum(c)), c, length=3)
 
     made = check(f, numbers(60, 400))
-    entry = made.runner().table.entries[0]
+    entry = made.bound().table.entries[0]
     assert isinstance(entry, LoopEntry) and not entry.alone
 
 
@@ -218,13 +219,13 @@ def test_a_short_body_is_run_by_one_worker() -> None:
         numbers(9),
         numbers(4, 9),
     )
-    entry = made.runner().table.entries[0]
+    entry = made.bound().table.entries[0]
     assert isinstance(entry, LoopEntry) and entry.alone
 
 
 def test_small_kernels_need_no_other_worker() -> None:
     for rows, is_small in ((6, True), (600, False)):
-        (entry,) = compiled(lambda x: td.nn.softmax(x), numbers(rows, 9)).runner().table.entries
+        (entry,) = compiled(lambda x: td.nn.softmax(x), numbers(rows, 9)).bound().table.entries
         assert isinstance(entry, KernelEntry) and entry.groups == rows and entry.serial is is_small
 
 

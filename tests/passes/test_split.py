@@ -7,7 +7,7 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import optimise
 from tetrad.core.dtypes import c64, c128
 from tetrad.core.op import REGISTRY
@@ -23,6 +23,7 @@ from tetrad.ops.complex import join, part
 from tetrad.ops.movement import transpose
 from tetrad.passes.simplify import simplify
 from tetrad.passes.split import split
+from tetrad.schedule.nodes import programs_of
 
 EDGES = ("parameter", "constant", "join", "call", "item", "expand")  # what may still be complex
 

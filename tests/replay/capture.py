@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tests.compiled import check_text
+from tests.compiled import check_schedule
 from tests.replay.canonical import canonical_kernel, canonical_llvm
 from tests.replay.programs import programs
 from tetrad.backends.cpu.encode import Constants, TableEncoder
@@ -31,14 +31,13 @@ from tetrad.backends.cpu.table import (
 )
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.record import replace
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
-from tetrad.schedule.nodes import Schedule, Slot
+from tetrad.schedule.nodes import Schedule, Slot, programs_of
 
 PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
 THREADS = 2
@@ -67,7 +66,7 @@ class LabelledConstants(Constants):
 def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
     """What is compared of one program."""
     lowered = lower_graph(graph, Lowerer(replace(target.machine, parallel_groups=THREADS)))
-    check_text(lowered)
+    check_schedule(lowered)
     kernels = list(dict.fromkeys(programs_of(lowered)))
     addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}
     texts = [canonical_kernel(str(kernel)) for kernel in kernels]

@@ -43,12 +43,12 @@ def test_parsing_what_is_printed_prints_the_same(name: str) -> None:
 seq = td.Dim("seq", max=4096)
 TEXT = """\
 dim seq max=4096
-kernel mul(x0: f32 read, x1: f32 read, y2: f32 write, s: f32 workgroup count=4*seq) workgroup=16,1,1
+kernel fma(x0: f32 read, x1: f32 read, y2: f32 write, s: f32 workgroup count=4*seq) workgroup=16,1,1
 schedule f(%0):
   %0: f32[seq,4] input 0 in0
   %1: f32[4] constant #0 c4
   %2: f32[seq,4] output 0 out0
-  launch mul(%1, %0, %2) groups=ceil(seq/4) writes=y2 inplace=y2:x0 flops=8*seq
+  launch fma(%1, %0, %2) groups=ceil(seq/4) writes=y2 inplace=y2:x0 flops=8*seq
   return %2
 """
 
@@ -108,7 +108,7 @@ def test_names_of_any_kind_are_read_back() -> None:
         ("input 0", "inlet 0", "line 4: expected .*, got '%0: f32"),
         ("%1: f32", "%0: f32", "line 8: expected .* declared once|line 7: expected launch"),
         ("(%1, %0, %2)", "(%1, %0, %9)", "line 7: expected launch"),
-        ("launch mul", "launch nul", "line 7: expected launch"),
+        ("launch f", "launch g", "line 7: expected launch"),
         ("launch", "lunch", "line 7: expected"),
         ("writes=y2", "writes=s", "line 7: expected launch"),
         ("writes=y2", "writes=y2 writes=y2", "line 7: expected writes once"),

@@ -20,8 +20,9 @@ import numpy as np
 from tetrad.backends.cpu import code_cache as objects
 from tetrad.backends.cpu.cache import cache_key
 from tetrad.backends.cpu.code_cache import made_by
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.program_cache import Recalled, Wanted, note, recall, type_from
+from tetrad.compiler.program_cache import load, note, type_from
 from tetrad.core import lazy, show
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import object_lock
@@ -33,9 +34,7 @@ from tetrad.quant import lanes  # noqa: F401  (it declares the types of quantise
 from tetrad.tracing.array import Array, array_type
 
 if TYPE_CHECKING:
-    from tetrad.compiler.driver import Compiled
-    from tetrad.compiler.jit import Jitted
-    from tetrad.compiler.jit import Program as JitProgram
+    from tetrad.compiler.jit import Jitted, Specialisation
 
 # Whatever has a hand in a trace or in what is made of it; commands, files and texts have not.
 MAKERS = (
@@ -64,7 +63,7 @@ class Sized:
 class Found:
     """A program from the disk, and the types of its results."""
 
-    program: Recalled
+    program: Executable
     outputs: Types
 
 
@@ -85,11 +84,11 @@ class Source:
         made: Jitted = jit(self.function, donate_argnums=self.donated, dims=dims or None)
         return made
 
-    def full(self, given: Types) -> Compiled:
+    def full(self, given: Types) -> Executable:
         """Traced and compiled, for those who want to know what is inside."""
         trace = lazy.module("tetrad.tracing.trace")
         program = self.jitted.bound(*[trace.Spec(kind.shape, kind.dtype) for kind in given]).program
-        compile_fully: Callable[..., Compiled] = lazy.module(
+        compile_fully: Callable[..., Executable] = lazy.module(
             "tetrad.compiler.program_cache"
         ).compile_fully
         return compile_fully(program.graph, program.donated)
@@ -172,8 +171,7 @@ class Known:
         literals = [Literal(arrays[i].view) for i in large]
         full = partial(self.source.full, given)
         donated = tuple(i for i in self.donated if i < len(kinds))
-        wanted = Wanted(name, len(kinds), tuple(dim_names(kinds)), donated, literals, full)
-        found = recall(program, wanted)
+        found = load(program, name, tuple(dim_names(kinds)), donated, literals, full)
         return (
             None if found is None else Found(found, tuple([type_from(*kind) for kind in outputs]))
         )
@@ -185,7 +183,7 @@ class Known:
             self.note(kinds, bound.program)
         return Sized(bound.run, bound.dims, bound.outputs)
 
-    def note(self, kinds: Types, program: JitProgram) -> None:
+    def note(self, kinds: Types, program: Specialisation) -> None:
         """Write down which program it is, for the next process."""
         key = self.key(kinds)
         if key is not None and not program.sizes and not program.narrowed:

@@ -19,28 +19,20 @@ import numpy as np
 from tetrad.backends.cpu import code_cache as objects
 from tetrad.backends.cpu.cache import KEY, cache_key
 from tetrad.backends.cpu.code_cache import OBJECTS, loading_runtime, made_by
-from tetrad.backends.cpu.encode import Constants, TableEncoder, address_of
-from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_used
-from tetrad.backends.cpu.memory import Arenas, Storage
-from tetrad.backends.cpu.pool import Trapped
+from tetrad.backends.cpu.executable import Executable
 from tetrad.core import lazy, show
 from tetrad.core.dtypes import named
 from tetrad.core.errors import ParseError
 from tetrad.core.floats import own_floats
-from tetrad.core.locks import object_lock
-from tetrad.core.record import record
 from tetrad.core.sizes import Dim, dims_of, parse_size
 from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
-from tetrad.kernel.nodes import Program
-from tetrad.schedule.nodes import Schedule
-from tetrad.schedule.outputs import Outputs
 from tetrad.schedule.text import kernels, literals, parse_program, to_text
 
 if TYPE_CHECKING:
-    from tetrad.compiler.driver import Compiled
+    pass
 
 MOST_BYTES = 1 << 20  # of constants in an entry
 # Whatever has a hand in a schedule; tracing, explain and others do not.
@@ -59,49 +51,39 @@ MAKERS = (
 )
 
 
-def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled | Recalled:
+def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Executable:
     """The program of a graph, recalled or compiled; `donated` inputs may be overwritten."""
     with own_floats():
         key = program_key(graph, donated)
-        found = None if key is None else recall(key, wanted_of(graph, donated))
-        if found is not None:
-            return found
-        compiled = compile_fully(graph, donated)
-        if key is not None:
-            keep(key, compiled)
-        return compiled
+        recompile = partial(compile_fully, graph, donated)
+        if key is None:
+            return recompile()
+        large = large_literals(graph)
+        found = load(key, graph.name, dim_names(graph), donated, large, recompile)
+        if found is None:
+            found = recompile()
+            save(key, found, large)
+        return found
 
 
-def compile_fully(graph: Graph, donated: tuple[int, ...]) -> Compiled:
+def compile_fully(graph: Graph, donated: tuple[int, ...]) -> Executable:
     """By the driver, and with it passes, lowering and code generation: loaded when there is
     something to compile."""
-    compiled: Compiled = lazy.module("tetrad.compiler.driver").compile_graph(graph, donated)
+    compiled: Executable = lazy.module("tetrad.compiler.driver").compile_graph(graph, donated)
     return compiled
-
-
-def wanted_of(graph: Graph, donated: tuple[int, ...]) -> Wanted:
-    size = len(graph.inputs), dim_names(graph)
-    return Wanted(
-        graph.name, *size, donated, large_literals(graph), lambda: compile_fully(graph, donated)
-    )
 
 
 # -- from the disk ---------------------------------------------------------------------------------
 
 
-@record(eq=False)
-class Wanted:
-    """What a recalled program has to know of its graph."""
-
-    name: str
-    inputs: int
-    dims: tuple[str, ...]
-    donated: tuple[int, ...]
-    large: Sequence[Literal]  # its large constants, in the order of their first use
-    full: Callable[[], Compiled]
-
-
-def recall(key: str, wanted: Wanted) -> Recalled | None:
+def load(
+    key: str,
+    name: str,
+    dims: tuple[str, ...],
+    donated: tuple[int, ...],
+    large: Sequence[Literal],  # its large constants, in the order of their first use
+    recompile: Callable[[], Executable],
+) -> Executable | None:
     """The program kept under the key, if it and all its objects are there."""
     with show.recording(show.Clock()), show.timed("recall"):
         runtime = loading_runtime()
@@ -111,88 +93,21 @@ def recall(key: str, wanted: Wanted) -> Recalled | None:
         symbols, homes, constants, text = entry_parts(body.decode(errors="replace"))
         if not OBJECTS.recall(homes):
             return None
-        schedule, found = parse_program(text, literals_of(constants, wanted.large))
+        schedule, found = parse_program(text, literals_of(constants, large))
+        if len(found) != len(symbols):
+            raise ParseError(f"expected code for {len(found)} kernels, got {len(symbols)}")
         pairs = zip(found.values(), symbols, strict=True)
         addresses = {kernel: OBJECTS.addresses[symbol] for kernel, symbol in pairs}
         runtime.result()
-        return Recalled(wanted, schedule, addresses)
-
-
-class Recalled:
-    """A program from the disk. Whoever wants to know more than its results asks for the `full`
-    compilation."""
-
-    def __init__(
-        self, wanted: Wanted, schedule: Schedule, addresses: Mapping[Program, int]
-    ) -> None:
-        self.wanted, self.dims = wanted, wanted.dims
-        self.schedule, self.constants = schedule, Constants()
-        self.encoder = TableEncoder(addresses, self.constants)
-        self.memory = Outputs(self.schedule, wanted.donated)
-        self.made: dict[tuple[int, ...], Ready] = {}  # at most MOST_PREPARED
-        self.latest: Ready | None = None
-        self.arenas = Arenas()
-        self.lock = object_lock()
-
-    def run(self, storages: Sequence[Storage], dims: tuple[int, ...] = ()) -> list[Storage]:
-        ready = self.latest
-        if ready is None or ready.sizes != dims:
-            ready = self.latest = self.turned_to(dims)
-        return ready.run(storages)
-
-    def turned_to(self, dims: tuple[int, ...]) -> Ready:
-        """What is ready for other sizes than those of the call before."""
-        ready = self.made.get(dims) or self.ready(dims)
-        ready.turn = next(TURNS)
-        return ready
-
-    def ready(self, dims: tuple[int, ...] = ()) -> Ready:
-        with self.lock:
-            if dims not in self.made:
-                if len(self.made) >= MOST_PREPARED:
-                    self.give_up(least_used(self.made))
-                made = self.make_ready(dims)
-                made.sizes = dims
-                self.made[dims] = made
-            return self.made[dims]
-
-    def give_up(self, dims: tuple[int, ...]) -> None:
-        del self.made[dims]
-        self.encoder.forget(dict(zip(self.dims, dims, strict=True)))
-
-    def make_ready(self, dims: tuple[int, ...]) -> Ready:
-        sizes = dict(zip(self.dims, dims, strict=True))
-        encoded = self.encoder.encode(self.schedule, sizes)
-        return Ready(
-            self.wanted.name,
-            encoded.table,
-            encoded.arena_bytes,
-            self.arenas,
-            self.wanted.inputs,
-            self.memory.plans(sizes),
-            self.memory.copied,
-            partial(address_of, self.constants, self.schedule.outputs),
-            partial(explained, self.wanted, dims),
-        )
-
-    def full(self) -> Compiled:
-        return self.wanted.full()
-
-
-def explained(wanted: Wanted, dims: tuple[int, ...], trap: Trapped) -> Exception:
-    """Schedules are deterministic: the code means the same in a new compilation, which knows the
-    user's lines."""
-    full = wanted.full()
-    return full.runner(dims).explained(trap)
+        return Executable(name, schedule, addresses, dims, donated, recompile=recompile)
 
 
 # -- the entry -------------------------------------------------------------------------------------
 
 
-def keep(key: str, compiled: Compiled) -> None:
+def save(key: str, compiled: Executable, large: Sequence[Literal]) -> None:
     """Write a program, unless it depends on the content of large constants or has made large ones
     itself."""
-    large = large_literals(compiled.graph)
     if any(literal.is_read for literal in large):
         return
     numbers = {literal: str(i) for i, literal in enumerate(large)}
@@ -203,7 +118,7 @@ def keep(key: str, compiled: Compiled) -> None:
         objects.disk_cache().put(key, body.encode())
 
 
-def entry_head(compiled: Compiled, constants: Sequence[str]) -> str:
+def entry_head(compiled: Executable, constants: Sequence[str]) -> str:
     """Symbol and home of the code of each kernel, in the order of the text; then a word for each
     constant: the number of a large one of the graph, or the bytes of another."""
     code, addresses = compiled.code, compiled.encoder.addresses

@@ -44,7 +44,8 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.passes.fused import lines_of
 from tetrad.passes.rewrite import Fired, RuleLog
 from tetrad.passes.step import Pass
-from tetrad.schedule.evaluate import Memory, interpret, value_of
+from tetrad.schedule.evaluate import Memory, value_of
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Launch, Schedule, Slot, Step
 from tetrad.tracing.signature import check_function
 
@@ -248,15 +249,15 @@ class KernelComparison:
     results: list[np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
-        schedule = self.call.compiled.schedule
-        self.owners = dict(owned_launches(schedule))
+        lowered = self.call.executable.schedule
+        self.owners = dict(owned_launches(lowered))
         self.last = {
             (launch.group, s): launch
             for launch in self.owners
             if launch.group
             for s in launch.writes
         }
-        self.results = interpret(schedule, self.call.arrays, self.call.dims, self.watch)
+        self.results = evaluate_schedule(lowered, self.call.arrays, self.call.dims, self.watch)
 
     def lower(self) -> Checked:
         what = f"{len(self.owners)} kernels on the kernel evaluator against the nodes they compute"
@@ -267,23 +268,23 @@ class KernelComparison:
         return Checked("codegen", what, self.wrong_code)
 
     def watch(self, launch: Launch, before: Memory, memory: Memory) -> None:
-        schedule = self.owners[launch]
-        if schedule is self.call.compiled.schedule:
+        lowered = self.owners[launch]
+        if lowered is self.call.executable.schedule:
             self.memory = memory
         self.wrong_lowering = self.wrong_lowering or self.compare_nodes(
-            launch, schedule, before, memory
+            launch, lowered, before, memory
         )
         self.wrong_code = self.wrong_code or self.compare_code(launch, before, memory)
 
     def compare_nodes(
-        self, launch: Launch, schedule: Schedule, before: Memory, memory: Memory
+        self, launch: Launch, lowered: Schedule, before: Memory, memory: Memory
     ) -> Difference | None:
         """Against the graph evaluator, given the same memory; only nodes that are complete after
         this launch."""
         dims, group = self.call.dims, launch.group
         if group is None:
-            return self.compare_copy(launch, schedule, memory)
-        places = {node: schedule.slots[node] for node in group.outputs if node in schedule.slots}
+            return self.compare_copy(launch, lowered, memory)
+        places = {node: lowered.slots[node] for node in group.outputs if node in lowered.slots}
         written = [node for node, slot in places.items() if self.last.get((group, slot)) is launch]
         inside = set(group.members)
         known = {
@@ -292,30 +293,30 @@ class KernelComparison:
                     node, value_of(slot, before if is_changed(launch, slot) else memory, dims), dims
                 )
             )
-            for node, slot in schedule.slots.items()
+            for node, slot in lowered.slots.items()
             if node not in inside and (slot in memory or slot.literal is not None)
         }
         for node, (want, distance) in zip(
             written, bounded_nodes(written, known, dims), strict=True
         ):
-            detail = told_apart(value_of(schedule.slots[node], memory, dims), want, distance)
+            detail = told_apart(value_of(lowered.slots[node], memory, dims), want, distance)
             if detail is not None:
-                line = lines_of(schedule.graph)[node]
+                line = lines_of(lowered.graph)[node]
                 return Difference(
                     f"kernel {launch.name} ({group.kind}), {line}", node.source, detail
                 )
         return None
 
-    def compare_copy(self, launch: Launch, schedule: Schedule, memory: Memory) -> Difference | None:
+    def compare_copy(self, launch: Launch, lowered: Schedule, memory: Memory) -> Difference | None:
         """A launch without nodes of its own puts an output where the caller wants it."""
         dims = self.call.dims
-        for slot, node in zip(schedule.outputs, schedule.graph.outputs, strict=True):
+        for slot, node in zip(lowered.outputs, lowered.graph.outputs, strict=True):
             if slot in launch.writes:
-                want = value_of(schedule.slots[node], memory, dims)
+                want = value_of(lowered.slots[node], memory, dims)
                 detail = told_apart(value_of(slot, memory, dims), want)
                 if detail is not None:
                     return Difference(
-                        f"copy {launch.name} of {lines_of(schedule.graph)[node]}",
+                        f"copy {launch.name} of {lines_of(lowered.graph)[node]}",
                         node.source,
                         detail,
                     )
@@ -349,10 +350,10 @@ def is_changed(launch: Launch, slot: Slot) -> bool:
     return slot in launch.updates and slot in launch.writes
 
 
-def owned_launches(schedule: Schedule) -> Iterator[tuple[Launch, Schedule]]:
-    for step in schedule.steps:
+def owned_launches(lowered: Schedule) -> Iterator[tuple[Launch, Schedule]]:
+    for step in lowered.steps:
         if isinstance(step, Launch):
-            yield step, schedule
+            yield step, lowered
         else:
             yield from (pair for body in step.bodies for pair in owned_launches(body))
 
@@ -378,7 +379,7 @@ def run_alone(
         is_new = slot in launch.writes and slot not in launch.updates
         own[slot] = fenced(np.full(array.nbytes, FILL, np.uint8) if is_new else array)
     scratch = scratch_layout(launch.program, call.dims)
-    entry = call.compiled.encoder.kernel_entry(launch, call.dims, Fixed(own), scratch, tag=0)
+    entry = call.executable.encoder.kernel_entry(launch, call.dims, Fixed(own), scratch, tag=0)
     if entry is not None:
         run(Table([entry], scratch[-1], heavy=True), [], threads)
     return own
@@ -429,12 +430,12 @@ def check_schedule(call: PreparedCall, look: KernelComparison) -> Checked:
 
 
 def results_of(call: PreparedCall) -> list[np.ndarray]:
-    made = call.runner.run(call.storages())
+    made = call.bound.run(call.storages())
     shapes = [
         tuple(bind(n, call.dims) for n in slot.type.storage_shape)
-        for slot in call.compiled.schedule.outputs
+        for slot in call.executable.schedule.outputs
     ]
-    kinds = [slot.type.dtype.np for slot in call.compiled.schedule.outputs]
+    kinds = [slot.type.dtype.np for slot in call.executable.schedule.outputs]
     return [
         storage.as_numpy(kind, shape).copy()
         for storage, kind, shape in zip(made, kinds, shapes, strict=True)
@@ -444,7 +445,7 @@ def results_of(call: PreparedCall) -> list[np.ndarray]:
 def misplaced(call: PreparedCall, look: KernelComparison) -> Difference | None:
     """The first step of the schedule that leaves something else in memory, found by running ever
     longer parts of it."""
-    entries, steps = call.runner.table.entries, list(running(call.compiled.schedule, call.dims))
+    entries, steps = call.bound.table.entries, list(running(call.executable.schedule, call.dims))
     last = {slot: step for step in steps for slot in step.writes}  # memory is as it leaves it
     for i, step in enumerate(steps):
         slots = step.slots if isinstance(step, Launch) else (*step.inputs, *step.outputs)
@@ -466,12 +467,12 @@ def run_part(
     call: PreparedCall, entries: Sequence[Entry], slots: Sequence[Slot]
 ) -> dict[Slot, np.ndarray]:
     """Run these entries in a fresh arena; what the slots then hold."""
-    schedule, dims = call.compiled.schedule, call.dims
-    outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in schedule.outputs]
-    held = [*call.storages(), *outputs, Storage.allocate(call.runner.encoded.arena_bytes)]
-    table = Table(entries, call.runner.table.scratch_bytes, heavy=call.runner.table.heavy)
+    lowered, dims = call.executable.schedule, call.dims
+    outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in lowered.outputs]
+    held = [*call.storages(), *outputs, Storage.allocate(call.bound.encoded.arena_bytes)]
+    table = Table(entries, call.bound.table.scratch_bytes, heavy=call.bound.table.heavy)
     run(table, [s.ptr for s in held])
-    where = call.compiled.encoder.places(schedule, dims)
+    where = call.executable.encoder.places(lowered, dims)
     contents = {}
     for slot in slots:
         word = where.word(slot)

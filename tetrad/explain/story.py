@@ -168,17 +168,17 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
 def tell(call: PreparedCall) -> Explanation:
     pushed = Pushed()
     outcomes, wall_ns = measure(call)
-    encoded, signatures = call.runner.encoded, call.jitted.signatures
+    encoded, signatures = call.bound.encoded, call.jitted.signatures
     one, every = measure_roofs(1), measure_roofs()
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
         call.is_new,
-        dict(call.compiled.clock.counts), stages(call, wall_ns), call.compiled.clock.steps,
+        dict(call.executable.clock.counts), stages(call, wall_ns), call.executable.clock.steps,
         call.graph,
-        parts_of(call.compiled.schedule),
+        parts_of(call.executable.schedule),
         tuple(kernels(call, outcomes, one, every)), encoded.lives, encoded.plan,
         encoded.table.scratch_bytes,
-        call.compiled.schedule.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
+        call.executable.schedule.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
         current_target(),
         call.dims, pushed.often(),
     )  # fmt: skip
@@ -204,11 +204,11 @@ def measure(call: PreparedCall) -> tuple[list[Outcome], int]:
     walls: list[int] = []
     deadline = time.perf_counter() + BUDGET_SECONDS
     while len(outcomes) < FEWEST or (len(outcomes) < MOST and time.perf_counter() < deadline):
-        call.runner.run(call.storages(), profile=True)
-        outcomes.append(call.runner.ready.last_outcome)
+        call.bound.run(call.storages(), profile=True)
+        outcomes.append(call.bound.last_outcome)
         storages = call.storages()
         start = time.perf_counter_ns()
-        call.runner.run(storages)
+        call.bound.run(storages)
         walls.append(time.perf_counter_ns() - start)
     return outcomes, min(walls)
 
@@ -219,7 +219,7 @@ def stages(call: PreparedCall, wall_ns: int) -> dict[str, float]:
     Emitting, LLVM and loading are the seconds of all threads that worked for it, beside the others
     and each other.
     """
-    spent = dict(call.compiled.clock.stages)
+    spent = dict(call.executable.clock.stages)
     codegen = spent.pop("codegen", 0.0)
     compiling = sum(spent.get(stage, 0.0) for stage in ("start", "passes", "lower")) + codegen
     if call.is_new:
@@ -235,9 +235,9 @@ def kernels(
     call: PreparedCall, outcomes: Sequence[Outcome], one: Roofs, every: Roofs
 ) -> Iterator[KernelStory]:
     best = best_times([outcome.entry_ns for outcome in outcomes])
-    heavy = call.runner.table.heavy
+    heavy = call.bound.table.heavy
     for ns, (step, path, runs) in zip(
-        best, walk(call.compiled.schedule, call.runner.table, call.dims), strict=True
+        best, walk(call.executable.schedule, call.bound.table, call.dims), strict=True
     ):
         if isinstance(step, Launch):
             groups = bind(step.groups, call.dims)
@@ -270,7 +270,7 @@ Place = tuple[Step | None, tuple[str, ...], int]
 
 
 def walk(
-    schedule: Schedule,
+    lowered: Schedule,
     table: Table,
     dims: Mapping[str, int],
     path: tuple[str, ...] = (),
@@ -278,7 +278,7 @@ def walk(
 ) -> Iterator[Place]:
     """The steps in the order of a table's profile slots: a call, then what is inside it; None for
     entries between."""
-    for step, entry in zip(running(schedule, dims), table.entries, strict=True):
+    for step, entry in zip(running(lowered, dims), table.entries, strict=True):
         yield step, path, runs
         if isinstance(step, Control):
             bodies = {id(inner): body for body, inner in inner_tables(step, entry)}

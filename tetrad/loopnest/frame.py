@@ -23,6 +23,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.complex import held_as, store_parts
 from tetrad.loopnest.index import Sizes, offset
 from tetrad.loopnest.reader import At, Reading, splat_value
+from tetrad.schedule.build import temp_slot
 from tetrad.schedule.nodes import Launch, Slot
 
 STREAM_BYTES = 8 << 20  # results above this are not read again before they would be evicted
@@ -38,7 +39,7 @@ class Memory:
     machine: Machine
 
     def temp(self, name: str, dtype: DType, *shape: Size) -> Slot:
-        return Slot(name, ArrayType(dtype, tuple(shape)), "temp")
+        return temp_slot(name, ArrayType(dtype, tuple(shape)))
 
     def results(self, node: Node) -> tuple[Slot, ...]:
         """Where a node with several results writes: the slots of its items; results nobody reads

@@ -34,6 +34,7 @@ from tetrad.passes.in_place_updates import home, updates_of
 from tetrad.passes.plan_scan import ScanPlan
 from tetrad.passes.questions import group_kind
 from tetrad.passes.step import show_step
+from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
 from tetrad.schedule.nodes import Call, Launch, Schedule, Slot, Step
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
@@ -181,7 +182,7 @@ def with_copies(lowered: Schedule, machine: Machine, placed: frozenset[int]) -> 
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
         if i not in placed and (slot.kind != "output" or slot.position != i):
-            outputs[i] = Slot(f"out{i}", slot.type, "output", i)
+            outputs[i] = output_slot(i, slot.type)
             steps.append(copy_launch(slot, outputs[i], Memory({}, machine)))
     return Schedule(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
@@ -200,13 +201,13 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
     operand lies."""
     slots: dict[Node, Slot] = {}
     for i, node in enumerate(graph.inputs):
-        slots[node] = Slot(f"in{i}", node.type, "input", i)
+        slots[node] = input_slot(i, node.type)
     for i, node in enumerate(map(home, graph.outputs)):
         if node not in slots and node.op is not constant:
-            slots[node] = Slot(f"out{i}", node.type, "output", i)
+            slots[node] = output_slot(i, node.type)
     for node in graph.nodes():
         if node.op is constant and node not in slots:
-            slots[node] = Slot(f"c{len(slots)}", node.type, "constant", literal=node.param("value"))
+            slots[node] = constant_slot(f"c{len(slots)}", node.type, node.param("value"))
     for group in groups:
         if is_view(group, graph):
             slots[group.root] = slots[home(group.root.inputs[0])]
@@ -214,7 +215,7 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
         for node in group.outputs:
             place = home(node)
             if place not in slots and len(node.types) == 1:
-                slots[place] = Slot(f"t{len(slots)}", node.type, "temp")
+                slots[place] = temp_slot(f"t{len(slots)}", node.type)
     slots.update((n, slots[home(n)]) for n in graph.nodes() if home(n) is not n)
     return slots
 

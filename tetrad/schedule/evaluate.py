@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tetrad.core.sizes import bind
-from tetrad.kernel.evaluate import KernelTrap, evaluate
+from tetrad.kernel.evaluate import KernelTrap
+from tetrad.kernel.evaluate import evaluate as evaluate_kernel
 from tetrad.schedule.nodes import Call, Control, Launch, Loop, Schedule, Slot, Switch, While
 
 Dims = Mapping[str, int]
@@ -20,14 +21,14 @@ Memory = dict[Slot, np.ndarray]
 Watch = Callable[[Launch, Memory, Memory], None]
 
 
-def interpret(
+def evaluate(
     schedule: Schedule, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
 ) -> list[np.ndarray]:
-    """The outputs of a lowered graph; `watch` sees memory before and after every launch."""
+    """The outputs of a schedule; `watch` sees memory before and after every launch."""
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(schedule.inputs, arrays, strict=True)}
     for step in schedule.steps:
         if isinstance(step, Control):
-            run_control(step, memory, dims, lambda body, given: interpret(body, given, dims, watch))
+            run_control(step, memory, dims, lambda body, given: evaluate(body, given, dims, watch))
             continue
         # of the table: no array in it is ever changed
         before = memory if watch is None else memory.copy()
@@ -88,7 +89,7 @@ def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
         return
     buffers = buffers_of(launch, memory, dims)
     try:
-        evaluate(launch.program, buffers, launch.arguments(dims), (groups, 1, 1), races=True)
+        evaluate_kernel(launch.program, buffers, launch.arguments(dims), (groups, 1, 1), races=True)
     except KernelTrap as trap:
         raise launch.traps[trap.code].error(trap.value) from None
 

@@ -120,6 +120,18 @@ def check_plan(lives: Sequence[Life], plan: Plan) -> None:
             raise CheckError(f"plan: {both} share bytes while both are alive")
 
 
+def describe_plan(name: str, lives: Sequence[Life], plan: Plan) -> str:
+    """Where in the arena every intermediate lies, and during which steps."""
+    head = f"pass plan_memory: graph {name}: "
+    if not lives:
+        return head + "nothing to do"
+    lines = [
+        f"  {offset:8} {life.name}: {life.nbytes} bytes, steps {life.first} to {life.last}"
+        for life, offset in zip(lives, plan.offsets, strict=True)
+    ]
+    return "\n".join([f"{head}{len(lines)} intermediates -> {plan.total} bytes", *lines])
+
+
 # --- lifetimes ------------------------------------------------------------------------------------
 
 

@@ -14,8 +14,9 @@ import pytest
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.ops.caches import interleaved
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa.x86_64 import BASELINE, V3, V4
-from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64
 from tetrad.core.errors import DtypeError, SettingError, ShapeError
@@ -26,7 +27,8 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.attention.op import attention
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 Array = np.ndarray
 RNG = np.random.default_rng(7)
@@ -113,7 +115,7 @@ def graph_of(arrays: list[Array], settings: tuple[tuple[str, Any], ...]) -> Grap
 
 
 @cache
-def compiled(graph: Graph) -> Compiled:
+def compiled(graph: Graph) -> Executable:
     return compile_graph(graph)
 
 
@@ -239,7 +241,7 @@ def test_every_level_gives_the_same_bits(dtype: DType) -> None:
     arrays = operands((1, 7, 258, 1, 1, 2, 3), dtype)
     graph = graph_of(arrays, as_settings(causal="bottom_right"))
     found = [
-        interpret(lower_graph(graph, Lowerer(level.machine)), arrays, {})[0]
+        evaluate_schedule(lower_graph(graph, Lowerer(level.machine)), arrays, {})[0]
         for level in (BASELINE, V3, V4)
     ]
     for one in found[1:]:

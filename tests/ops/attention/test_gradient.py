@@ -12,7 +12,7 @@ import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.ops.attention.test_dense import WAYS, K, Q, V, operands
 from tetrad.backends.cpu.isa.x86_64 import BASELINE, V3, V4
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64
 from tetrad.core.errors import SettingError, ShapeError
@@ -25,7 +25,8 @@ from tetrad.lower.lower import Lowerer
 from tetrad.nn import dot_product_attention
 from tetrad.ops.attention.gradient import WRT, attention_gradient
 from tetrad.ops.attention.op import attention
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 Array = np.ndarray
 BOTH = pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
@@ -124,7 +125,7 @@ def test_batches_and_levels_give_the_same_bits() -> None:
     one = [x[:1] for x in arrays]
     graph = graph_of(one, settings)
     found = [
-        interpret(lower_graph(graph, Lowerer(level.machine)), one, {})
+        evaluate_schedule(lower_graph(graph, Lowerer(level.machine)), one, {})
         for level in (BASELINE, V3, V4)
     ]
     for other in (run(compile_graph(graph_of(one, settings)), one), *found):

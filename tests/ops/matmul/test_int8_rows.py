@@ -11,7 +11,6 @@ from tetrad.backends.cpu.isa import LEVELS, current_target
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.types import ArrayType
 from tetrad.lower.lower import Lowerer
@@ -19,7 +18,8 @@ from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import lowbit_rows, quantize_rows, row_parts
 from tetrad.quant import pack, unpack
 from tetrad.quant.lanes import DTYPES, LANES
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 from tetrad.tracing.array import Array
 
 SHAPES = [(16, 256), (32, 512), (20, 256), (1, 256), (47, 768)]
@@ -206,5 +206,5 @@ def test_many_rows_share_decoded_panels_and_keep_their_bits(name: str) -> None:
             np.asarray(product(x[row : row + 1], w)).view(np.uint32)[0], together[row]
         )
     graph = td.trace(lambda x: matmul(quantize_rows(x), w, transposed=True))(x[:17])
-    (want,) = interpret(lower_graph(graph, Lowerer(current_target().machine)), [x[:17]], {})
+    (want,) = evaluate_schedule(lower_graph(graph, Lowerer(current_target().machine)), [x[:17]], {})
     np.testing.assert_array_equal(want.view(np.uint32), together[:17])

@@ -14,13 +14,13 @@ from tests.compiled import difference, run
 from tetrad.backends.cpu.isa import LEVELS, current_target
 from tetrad.backends.llvm.target import Target
 from tetrad.compiler import driver
-from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import f32
 from tetrad.kernel.math.fma import fma
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.matmul.plan import COLUMNS, ROWS, MatmulSize, choose_blocks, choose_tile
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:
@@ -177,7 +177,7 @@ def test_the_last_tile_of_columns_ends_inside_a_vector_or_between_two(
     for function in (lambda x, w: x @ w, lambda x, w: x @ w * 2 + 1):
         graph = optimise(td.trace(function)(x, w))
         # the evaluator refuses what lies outside
-        (got,) = interpret(lower_graph(graph, Lowerer(target.machine)), [x, w], {})
+        (got,) = evaluate_schedule(lower_graph(graph, Lowerer(target.machine)), [x, w], {})
         assert got.tobytes() == np.asarray(td.jit(function)(x, w)).tobytes()
 
 

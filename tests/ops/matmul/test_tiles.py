@@ -14,7 +14,6 @@ from tetrad.backends.cpu.isa.x86_64 import V3, V4
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.types import ArrayType
@@ -24,6 +23,7 @@ from tetrad.lower.lower import Lowerer
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import quantize_rows
 from tetrad.passes.inline_custom import inline_custom
+from tetrad.schedule.nodes import programs_of
 
 SIZE = 512
 TOKENS = 64

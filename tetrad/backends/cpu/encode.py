@@ -7,7 +7,7 @@ Dim makes a new table and compiles nothing. Bases of a table: its inputs, its ou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -68,11 +68,6 @@ class Constants:
                 raise TypeError(f"{slot.name} is not a constant")
             self.storage[slot] = held_in_place(slot.literal.held)
         return self.storage[slot].ptr
-
-
-def address_of(constants: Constants, outputs: Sequence[Slot], i: int) -> int:
-    """The address of an output that is a constant."""
-    return constants.address(outputs[i])
 
 
 def held_in_place(array: np.ndarray) -> Storage:
