@@ -20,6 +20,8 @@ from tetrad.core.sizes import bind
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
 from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.nodes import Schedule
+from tetrad.schedule.text import parse, to_text
 
 RED_ZONE = 64  # bytes after the arguments; after results it is what is left of their block
 RED = 0xC3
@@ -39,12 +41,13 @@ def run(
     """The results of machine code. Arena and results hold `poison` before, what lies behind them is
     watched."""
     values = dims or {}
+    check_text(compiled.schedule)
     runner = bound(compiled, values)
     arguments = [fenced(a) for a in arrays]
-    for slot in compiled.lowered.outputs:
+    for slot in compiled.schedule.outputs:
         if slot.kind == "constant":
             compiled.constants.address(slot)  # else its memory would come from the poisoned blocks
-    runner.ready.arenas.idle[:] = [filled(runner.scheduled.arena_bytes, poison)]
+    runner.ready.arenas.idle[:] = [filled(runner.encoded.arena_bytes, poison)]
     taken = {"input": lambda i: arrays[i].nbytes, "fresh": int, "constant": int}
     dirty = [filled(taken[kind](detail), poison) for kind, detail in runner.plan if kind in taken]
     dirty += [filled(arrays[i].nbytes, poison) for i in runner.ready.copied]
@@ -64,6 +67,12 @@ def run(
             assert (tail == poison).all(), f"the bytes after result {i} were written to"
     pairs = zip(results, compiled.outputs, shapes, strict=True)
     return [storage.as_numpy(kind.dtype.np, shape).copy() for storage, kind, shape in pairs]
+
+
+def check_text(schedule: Schedule) -> None:
+    """Law: parsing what is printed prints the same."""
+    text = to_text(schedule, sources=False)
+    assert to_text(parse(text)) == text
 
 
 def block_bytes(storage: Storage) -> np.ndarray:
@@ -90,7 +99,7 @@ def filled(nbytes: int, byte: int) -> Storage:
 def run_on_evaluator(
     compiled: Compiled, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
-    return interpret(compiled.lowered, arrays, dims or {})
+    return interpret(compiled.schedule, arrays, dims or {})
 
 
 def evaluate_lowered(

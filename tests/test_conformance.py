@@ -98,7 +98,7 @@ def graph_of(op: Op, case: Case) -> Graph:
 def conforms(op: Op, case: Case) -> None:
     """Everything this file promises, for one case."""
     compiled = compile_graph(graph_of(op, case))
-    for program in programs_of(compiled.lowered):
+    for program in programs_of(compiled.schedule):
         verify(program, current_target().machine.workgroup_bytes)
     arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
     wanted = run_on_evaluator(compiled, arrays)
@@ -249,5 +249,5 @@ def test_a_new_op_prints_parses_and_fuses(fresh_op: Op) -> None:
     graph = make_graph("fused", [x, y, z], [REGISTRY["sqrt"](fresh_op(REGISTRY["abs"](x), y, z))])
     assert parse(to_text(graph)) is graph
     compiled = compile_graph(graph)
-    assert len(programs_of(compiled.lowered)) == 1
+    assert len(programs_of(compiled.schedule)) == 1
     assert difference(run(compiled, arrays)[0], evaluate(graph, arrays)[0]) is None

@@ -180,7 +180,7 @@ def line(example: Example) -> str:
     graph, arrays = example.make()
     compiled = compile_graph(graph)
     asked = digest(arrays)
-    if any(calls_out(program.body) for program in programs_of(compiled.lowered)):
+    if any(calls_out(program.body) for program in programs_of(compiled.schedule)):
         return f"{example.name} | {asked} | by LAPACK"
     return f"{example.name} | {asked} | {digest(run(compiled, arrays, threads=THREADS))}"
 

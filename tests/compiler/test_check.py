@@ -29,7 +29,7 @@ from tetrad.core.record import replace
 from tetrad.core.source import Source
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.schedule.nodes import Launch, Lowered, Slot
+from tetrad.schedule.nodes import Launch, Schedule, Slot
 from tetrad.schedule.plan import Life, Plan
 
 MODES = [
@@ -356,7 +356,7 @@ def hand_made(
     program, kind = k.finish(), graph.outputs[0].type
     given, made = Slot("x", kind, "input", 0), Slot("y", kind, "output", 0)
     launch = Launch(program, (given, made), {}, 2, frozenset({made}), source=HERE)
-    lowered = Lowered(graph, (launch,), (given,), (made,))
+    lowered = Schedule(graph, (launch,), (given,), (made,))
     addresses = kernels.KERNELS.load([program], current_target())
     return driver.Compiled(graph, lowered, addresses, (), show.Clock())
 

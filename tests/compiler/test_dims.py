@@ -98,7 +98,7 @@ def arguments(graph: Graph, dims: dict[str, int]) -> list[np.ndarray]:
 def test_every_size_from_one_program(make: Callable[[], Graph]) -> None:
     graph = make()
     compiled = compile_graph(graph)
-    for program in programs_of(compiled.lowered):
+    for program in programs_of(compiled.schedule):
         verify(program)
     before = KERNELS.compiled
     for size in SIZES:

@@ -164,7 +164,7 @@ def test_equal_layers_are_compiled_once_and_give_what_inlining_gives() -> None:
     flat = compile_graph(graph_of(inlined, *inlined_sums, inputs=[x, *weights]))
     for a, b in zip(run(calls, arrays, threads=2), run(flat, arrays), strict=True):
         assert difference(a, b) is None
-    assert len({id(step.body) for step in calls.lowered.steps}) == 1  # type: ignore[union-attr]
+    assert len({id(step.body) for step in calls.schedule.steps}) == 1  # type: ignore[union-attr]
 
 
 # -- donation --------------------------------------------------------------------------------------

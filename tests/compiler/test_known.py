@@ -17,7 +17,7 @@ from tetrad.backends.cpu.cache import ObjectCache
 from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler import known
 from tetrad.compiler.known import Known, Sized
-from tetrad.compiler.reading import Recalled
+from tetrad.compiler.program_cache import Recalled
 from tetrad.core.errors import BoundsError
 from tetrad.tracing.array import Array
 

@@ -72,7 +72,7 @@ def check(
 ) -> Compiled:
     """`units`: how many eps of 1 + |x| a result may be from the reference; 0 is exact."""
     compiled = compiled_from(build, specs)
-    for program in programs_of(compiled.lowered):
+    for program in programs_of(compiled.schedule):
         verify(program)
     given = arrays or [random(dtype, shape, i) for i, (dtype, shape) in enumerate(specs)]
     want = run_on_evaluator(compiled, given)
@@ -89,7 +89,7 @@ def check(
 
 
 def kernels(compiled: Compiled) -> list[str]:
-    return [program.name for program in programs_of(compiled.lowered)]
+    return [program.name for program in programs_of(compiled.schedule)]
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -21,15 +20,21 @@ from tetrad.backends.cpu import code_cache as objects
 from tetrad.backends.cpu.cache import ObjectCache
 from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.driver import Compiled
-from tetrad.compiler.program_cache import compile_fully, compile_graph, program_key
-from tetrad.compiler.reading import Recalled
+from tetrad.compiler.program_cache import (
+    Recalled,
+    compile_fully,
+    compile_graph,
+    entry_parts,
+    program_key,
+)
 from tetrad.core.dtypes import f32
+from tetrad.core.errors import ParseError
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_call, make_constant, make_graph, make_item, make_parameter
-from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
+from tetrad.schedule.text import kernels, to_text
 from tetrad.tracing.array import Array
 
 
@@ -378,9 +383,21 @@ def test_a_trap_at_a_later_size_names_the_users_line() -> None:
     assert told[0] == told[1]
 
 
-def test_an_entry_is_plain_json(own_cache: ObjectCache) -> None:
+def test_an_entry_holds_the_text_of_the_schedule(own_cache: ObjectCache) -> None:
     graph = graph_of("calls")
-    compile_graph(graph)
-    told = json.loads(own_cache.get(program_key(graph, ())))
-    assert [name for name, *_ in told["parts"]] == [part.name for part in innermost_first(graph)]
-    assert set(told["homes"]) == {symbol for symbol, *_ in told["kernels"]}
+    compiled = compile_graph(graph)
+    symbols, homes, constants, text = entry_parts(own_cache.get(program_key(graph, ())).decode())
+    assert text == to_text(compiled.schedule, sources=False) and constants == []
+    assert set(homes) == set(symbols) and len(symbols) == len(kernels(compiled.schedule))
+    recalled = compile_graph(graph)
+    assert isinstance(recalled, Recalled) and str(recalled.schedule) == text
+
+
+@pytest.mark.parametrize("head", ["", "constants", "code a b\nconstants y", "constants 9"])
+def test_a_malformed_entry_is_one_clear_error(own_cache: ObjectCache, head: str) -> None:
+    """Entries have checksums: this is what a defect of ours would do."""
+    graph = graph_of("elementwise")
+    key = program_key(graph, ())
+    own_cache.put(key, f"{head}\n\nschedule f(%0):\n".encode())
+    with pytest.raises(ParseError, match="expected"):
+        compile_graph(graph)

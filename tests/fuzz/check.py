@@ -68,7 +68,7 @@ def failures(program: Program) -> Iterator[Failure]:
         graph = build(program)
         verify_graph(graph)
         compiled = compile_graph(graph)
-        for kernel in programs_of(compiled.lowered):
+        for kernel in programs_of(compiled.schedule):
             verify_kernel(kernel, current_target().machine.workgroup_bytes)
     except Exception as error:
         yield Failure(f"compiling raises {type(error).__name__}", str(error))
@@ -183,7 +183,7 @@ def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure
         return
     verify_graph(found.graph)
     whole = compile_graph(found.graph)
-    for kernel in programs_of(whole.lowered):
+    for kernel in programs_of(whole.schedule):
         verify_kernel(kernel, current_target().machine.workgroup_bytes)
     arrays = values(program, dims)
     given = arguments(program, found, arrays, dims)

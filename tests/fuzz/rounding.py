@@ -81,7 +81,7 @@ def results_of_program(seed: int) -> Callable[[], Results]:
 
     def results() -> Results:
         compiled = compile_graph(graph)
-        kernels = list(dict.fromkeys(programs_of(compiled.lowered)))
+        kernels = list(dict.fromkeys(programs_of(compiled.schedule)))
         found: Results = {f"kernel {i}": str(kernel) for i, kernel in enumerate(kernels)}
         for kernel in kernels[:1]:
             found["machine code"] = code_of(kernel)

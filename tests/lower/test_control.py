@@ -23,7 +23,7 @@ from tetrad.core.tree import flatten
 from tetrad.graph.evaluate import evaluate
 from tetrad.passes import plan_scan
 from tetrad.passes.inline_custom import inline_custom
-from tetrad.schedule.nodes import Choose, Launch, Repeat, While
+from tetrad.schedule.nodes import Launch, Loop, Switch, While
 
 
 def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Compiled:
@@ -50,7 +50,7 @@ def numbers(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
 
 
 def only_step(made: Compiled) -> Any:
-    (step,) = made.lowered.steps
+    (step,) = made.schedule.steps
     return step
 
 
@@ -139,11 +139,11 @@ def test_a_recurrent_cell_is_one_kernel_with_the_bits_of_many(
 ) -> None:
     arrays = weights(n, m, dtype)
     made = check(cell, *arrays)
-    launches = [step for step in made.lowered.steps if step.name.startswith("scan")]
+    launches = [step for step in made.schedule.steps if step.name.startswith("scan")]
     assert len(launches) == 1 and isinstance(launches[0], Launch)
     monkeypatch.setattr(plan_scan, "workgroup_groups", lambda loop, groups: None)
     several = compiled(cell, *arrays)
-    assert any(isinstance(step, Repeat) for step in several.lowered.steps)
+    assert any(isinstance(step, Loop) for step in several.schedule.steps)
     for one, other in zip(run(made, arrays), run(several, arrays), strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -181,7 +181,7 @@ def test_reductions_in_the_body(length: int, reverse: bool) -> None:
         )
 
     made = check(f, numbers(33), numbers(length, 33, seed=1))
-    assert isinstance(only_step(made), Repeat)
+    assert isinstance(only_step(made), Loop)
 
 
 def test_a_carry_that_is_a_result_lives_in_its_rows() -> None:
@@ -264,7 +264,7 @@ def test_while_loops(limit: float) -> None:
         )
 
     made = check(f, np.full(5, 0.1, np.float32), np.float32(limit))
-    assert isinstance(made.lowered.steps[-1], While)
+    assert isinstance(made.schedule.steps[-1], While)
 
 
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
@@ -275,7 +275,7 @@ def test_switches(index: int) -> None:
         )
 
     made = check(f, np.int32(index), numbers(7), numbers(7, seed=1))
-    assert any(isinstance(step, Choose) for step in made.lowered.steps)
+    assert any(isinstance(step, Switch) for step in made.schedule.steps)
 
 
 def test_a_switch_inside_a_scan_inside_a_while_loop() -> None:

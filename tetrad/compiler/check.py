@@ -41,7 +41,7 @@ from tetrad.schedule.evaluate import (
     run_control,
     value_of,
 )
-from tetrad.schedule.nodes import Control, Launch, Lowered, Slot
+from tetrad.schedule.nodes import Control, Launch, Schedule, Slot
 from tetrad.schedule.plan import check_plan
 
 if TYPE_CHECKING:
@@ -66,20 +66,20 @@ def run_interpreted(
     runner: Runner, storages: Sequence[Storage], threads: int | None
 ) -> list[Storage]:
     """The results of the kernel evaluator; no machine code of a kernel runs."""
-    results = interpret(runner.compiled.lowered, input_arrays(runner, storages), runner.dims)
+    results = interpret(runner.compiled.schedule, input_arrays(runner, storages), runner.dims)
     return [Storage.from_numpy(np.ascontiguousarray(result)) for result in results]
 
 
 def run_checked(runner: Runner, storages: Sequence[Storage], threads: int | None) -> list[Storage]:
-    for done in list(runner.compiled.scheduler.done.values()):
-        for scheduled in done.values():
-            check_plan(scheduled.lives, scheduled.plan)
-    expected = check_launches(runner, runner.compiled.lowered, input_arrays(runner, storages))
+    for done in list(runner.compiled.encoder.done.values()):
+        for encoded in done.values():
+            check_plan(encoded.lives, encoded.plan)
+    expected = check_launches(runner, runner.compiled.schedule, input_arrays(runner, storages))
     return check_table(runner, storages, expected, threads)
 
 
 def input_arrays(runner: Runner, storages: Sequence[Storage]) -> list[np.ndarray]:
-    kinds = runner.compiled.lowered.inputs
+    kinds = runner.compiled.schedule.inputs
     shapes = [tuple(bind(n, runner.dims) for n in slot.type.storage_shape) for slot in kinds]
     triples = zip(storages, kinds, shapes, strict=True)
     return [held.as_numpy(slot.type.dtype.np, shape) for held, slot, shape in triples]
@@ -126,17 +126,17 @@ class Guarded:
 
 
 def check_launches(
-    runner: Runner, lowered: Lowered, arrays: Sequence[np.ndarray]
+    runner: Runner, schedule: Schedule, arrays: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
     """Every launch alone against the evaluator; the outputs, as `interpret` gives them."""
     dims = runner.dims
-    memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
-    for step in lowered.steps:
+    memory: Memory = {slot: np.ravel(a) for slot, a in zip(schedule.inputs, arrays, strict=True)}
+    for step in schedule.steps:
         if isinstance(step, Control):
             run_control(step, memory, dims, lambda body, given: check_launches(runner, body, given))
         else:
             check_launch(runner, step, memory)
-    return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]
+    return [value_of(slot, memory, dims).copy() for slot in schedule.outputs]
 
 
 def check_launch(runner: Runner, launch: Launch, memory: Memory) -> None:
@@ -200,7 +200,7 @@ def run_alone(runner: Runner, launch: Launch, blocks: Mapping[Slot, Guarded]) ->
     """The machine code of one launch in a child process; its status words. What kills the child is
     an error."""
     layout = scratch_layout(launch.program, runner.dims)
-    entry = runner.compiled.scheduler.kernel_entry(launch, runner.dims, Blocks(blocks), layout, 0)
+    entry = runner.compiled.encoder.kernel_entry(launch, runner.dims, Blocks(blocks), layout, 0)
     if not isinstance(entry, KernelEntry):
         raise TypeError(f"{launch.name} is not a kernel")
     words = Guarded.copy_of(np.array([word.value for word in entry.words], np.int64))
@@ -312,7 +312,7 @@ def check_table(
     results."""
     given = [Guarded.copy_of(a) for a in input_arrays(runner, storages)]
     made = output_blocks(runner, given)
-    arena = Guarded(runner.scheduled.arena_bytes, POISON)
+    arena = Guarded(runner.encoded.arena_bytes, POISON)
     try:
         run(runner.table, [block.address for block in (*given, *made, arena)], threads)
     except Trapped as trap:
@@ -326,7 +326,7 @@ def check_table(
         if block not in made and block.bytes.tobytes() != held.tobytes():
             raise CheckError(f"{name}: the schedule changed input {i}", hint=DEFECT)
     for i, (slot, block, want) in enumerate(
-        zip(runner.compiled.lowered.outputs, made, expected, strict=True)
+        zip(runner.compiled.schedule.outputs, made, expected, strict=True)
     ):
         found = difference(block.array(slot), np.ravel(want))
         if found is not None:
@@ -341,7 +341,7 @@ def output_blocks(runner: Runner, given: list[Guarded]) -> list[Guarded]:
     """Memory of each output: fresh and poisoned, taken over from a donated input, or a copy of what
     it equals."""
     made: list[Guarded] = []
-    for (kind, detail), slot in zip(runner.plan, runner.compiled.lowered.outputs, strict=True):
+    for (kind, detail), slot in zip(runner.plan, runner.compiled.schedule.outputs, strict=True):
         if kind == "fresh":
             made.append(Guarded(detail, POISON))
         elif kind == "constant":

@@ -15,7 +15,7 @@ from functools import partial
 
 from tetrad.backends import backend_named
 from tetrad.backends.cpu import compile as kernels
-from tetrad.backends.cpu.encode import Constants, Scheduled, Scheduler, address_of, describe
+from tetrad.backends.cpu.encode import Constants, EncodedTable, TableEncoder, address_of, describe
 from tetrad.backends.cpu.executable import MOST_PREPARED, TURNS, Ready, least_used
 from tetrad.backends.cpu.memory import Arenas, Storage
 from tetrad.backends.cpu.pool import Trapped
@@ -31,7 +31,7 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.step import show_step
-from tetrad.schedule.nodes import Lowered, TrapSite, programs_of
+from tetrad.schedule.nodes import Schedule, TrapSite, programs_of
 from tetrad.schedule.outputs import Outputs
 
 
@@ -42,16 +42,16 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Compiled:
             backend = backend_named("cpu", graph.name)
             backend.prepare()
             machine = backend.machine
-        lowered = lower_graph(graph, Lowerer(machine, beginning(backend)))
+        schedule = lower_graph(graph, Lowerer(machine, beginning(backend)))
         show.tell_steps(clock)
-        programs = list(dict.fromkeys(programs_of(lowered)))
+        programs = list(dict.fromkeys(programs_of(schedule)))
         if show.wants("kernel"):
             for program in programs:
                 show.show("kernel", program.name, str(program))
         suspicion.verify_programs(programs, machine)
         with show.timed("codegen"):
-            addresses = backend.compile(lowered)
-    return Compiled(graph, lowered, addresses, donated, clock)
+            addresses = backend.compile(schedule)
+    return Compiled(graph, schedule, addresses, donated, clock)
 
 
 @contextmanager
@@ -82,18 +82,18 @@ class Compiled:
     def __init__(
         self,
         graph: Graph,
-        lowered: Lowered,
+        schedule: Schedule,
         addresses: Mapping[Program, int],
         donated: tuple[int, ...],
         clock: show.Clock,
     ) -> None:
-        self.graph, self.lowered, self.clock = graph, lowered, clock
+        self.graph, self.schedule, self.clock = graph, schedule, clock
         self.inputs: tuple[ArrayType, ...] = tuple(i.type for i in graph.inputs)
         self.outputs: tuple[ArrayType, ...] = tuple(o.type for o in graph.outputs)
         self.dims = dim_names(graph)
         self.constants, self.code = Constants(), kernels.KERNELS.objects
-        self.scheduler = Scheduler(addresses, self.constants)
-        self.memory = Outputs(lowered, donated)
+        self.encoder = TableEncoder(addresses, self.constants)
+        self.memory = Outputs(schedule, donated)
         self.runners: dict[tuple[int, ...], Runner] = {}  # at most MOST_PREPARED
         self.latest: Runner | None = None
         self.arenas = Arenas()
@@ -123,7 +123,7 @@ class Compiled:
 
     def give_up(self, dims: tuple[int, ...]) -> None:
         del self.runners[dims]
-        self.scheduler.forget(dict(zip(self.dims, dims, strict=True)))
+        self.encoder.forget(dict(zip(self.dims, dims, strict=True)))
 
 
 class Runner:
@@ -137,24 +137,24 @@ class Runner:
         self._compiled, self.dims, self.turn = weakref.ref(compiled), dims, next(TURNS)
         self.sizes = tuple(dims[name] for name in compiled.dims)
         self.watch = suspicion.watch_of_flags()
-        self.scheduled: Scheduled = compiled.scheduler.schedule(compiled.lowered, dims)
-        self.table = self.scheduled.table
-        show_step("plan_memory", partial(describe_plan, compiled.graph.name, self.scheduled))
+        self.encoded: EncodedTable = compiled.encoder.encode(compiled.schedule, dims)
+        self.table = self.encoded.table
+        show_step("plan_memory", partial(describe_plan, compiled.graph.name, self.encoded))
         if show.wants("schedule"):
             show.show(
-                "schedule", compiled.graph.name, describe(self.scheduled, compiled.lowered, dims)
+                "schedule", compiled.graph.name, describe(self.encoded, compiled.schedule, dims)
             )
         self.plan = compiled.memory.plans(dims)
         self.ready = Ready(
             compiled.graph.name,
             self.table,
-            self.scheduled.arena_bytes,
+            self.encoded.arena_bytes,
             compiled.arenas,
             len(compiled.inputs),
             self.plan,
             compiled.memory.copied,
-            partial(address_of, compiled.constants, compiled.lowered.outputs),
-            partial(explained, self.scheduled, dims),
+            partial(address_of, compiled.constants, compiled.schedule.outputs),
+            partial(explained, self.encoded, dims),
         )
         self.run = self.ready.run if self.watch is None else self.watched
 
@@ -175,27 +175,27 @@ class Runner:
         return compiled
 
     def explained(self, trap: Trapped) -> Exception:
-        return explained(self.scheduled, self.dims, trap)
+        return explained(self.encoded, self.dims, trap)
 
 
-def explained(scheduled: Scheduled, dims: Mapping[str, int], trap: Trapped) -> Exception:
+def explained(encoded: EncodedTable, dims: Mapping[str, int], trap: Trapped) -> Exception:
     """What a trap means."""
-    site: TrapSite | None = scheduled.traps.get(trap.code)
+    site: TrapSite | None = encoded.traps.get(trap.code)
     if site is None:
         return suspicion.left_buffer(
-            scheduled.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims
+            encoded.launches[trap.code >> TAG_SHIFT], trap.code, trap.value, dims
         )
     return site.error(trap.value)
 
 
-def describe_plan(name: str, scheduled: Scheduled) -> str:
+def describe_plan(name: str, encoded: EncodedTable) -> str:
     """Where in the arena every intermediate lies, and during which steps."""
     head = f"pass plan_memory: graph {name}: "
-    if not scheduled.lives:
+    if not encoded.lives:
         return head + "nothing to do"
     lines = [
         f"  {offset:8} {life.name}: {life.nbytes} bytes, steps {life.first} to {life.last}"
-        for life, offset in zip(scheduled.lives, scheduled.plan.offsets, strict=True)
+        for life, offset in zip(encoded.lives, encoded.plan.offsets, strict=True)
     ]
-    total = f"{len(lines)} intermediates -> {scheduled.plan.total} bytes"
+    total = f"{len(lines)} intermediates -> {encoded.plan.total} bytes"
     return "\n".join([head + total, *lines])

@@ -24,7 +24,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import make_call, make_item
+from tetrad.graph.build import call, make_call, make_item
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
 from tetrad.passes.inline_custom import INLINE_CUSTOM
@@ -415,9 +415,9 @@ def narrowings(graph: Graph) -> list[tuple[int, DType]]:
         place = {node: i for i, node in enumerate(inner.inputs)}
         found = done[inner] = {}
         for node in inner.nodes():
-            if node.op.name == "cast" and node.inputs[0] in place and node.type.dtype.is_integer:
+            if node.op.converts and node.inputs[0] in place and node.type.dtype.is_integer:
                 found[place[node.inputs[0]], node.type.dtype] = None
-            called = done[node.param("graph")] if node.op.name == "call" else ()
+            called = done[node.param("graph")] if node.op is call else ()
             found |= {
                 (place[node.inputs[i]], dtype): None
                 for i, dtype in called

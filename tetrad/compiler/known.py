@@ -21,7 +21,7 @@ from tetrad.backends.cpu import code_cache as objects
 from tetrad.backends.cpu.cache import cache_key
 from tetrad.backends.cpu.code_cache import made_by
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.reading import Recalled, Wanted, recall, type_from
+from tetrad.compiler.program_cache import Recalled, Wanted, note, recall, type_from
 from tetrad.core import lazy, show
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import object_lock
@@ -164,10 +164,10 @@ class Known:
     def recalled(self, kinds: Types, given: Types) -> Found | None:
         """The program noted for this name and these types, if the disk has both."""
         key = self.key(kinds)
-        note = None if key is None else objects.disk_cache().get(key)
-        if note is None:
+        noted = None if key is None else objects.disk_cache().get(key)
+        if noted is None:
             return None
-        program, name, outputs, large = json.loads(note)
+        program, name, outputs, large = json.loads(noted)
         arrays = self.arrays()
         literals = [Literal(arrays[i].view) for i in large]
         full = partial(self.source.full, given)
@@ -189,8 +189,7 @@ class Known:
         """Write down which program it is, for the next process."""
         key = self.key(kinds)
         if key is not None and not program.sizes and not program.narrowed:
-            keep = lazy.module("tetrad.compiler.keep")
-            keep.note(key, program.graph, program.donated, [array.view for array in self.arrays()])
+            note(key, program.graph, program.donated, [array.view for array in self.arrays()])
 
     def key(self, kinds: Types) -> str | None:
         """Names all that the program depends on; None where it is not kept."""

@@ -31,7 +31,7 @@ from tetrad.passes.simplify import simplify
 from tetrad.passes.split import split
 from tetrad.passes.step import Pass, run_pass, show_step, verify_if_asked
 from tetrad.passes.unroll import unroll
-from tetrad.schedule.nodes import Control, Lowered
+from tetrad.schedule.nodes import Control, Schedule
 
 
 @record
@@ -53,7 +53,7 @@ class Substep:
     of: str
 
 
-def describe_steps(lowered: Lowered) -> str:
+def describe_steps(lowered: Schedule) -> str:
     """The steps of a program and of the graphs inside it."""
     made = f"{len(lowered.steps)} steps" if lowered.steps else "nothing to do"
     head = f"pass lower: graph {lowered.graph.name}: {made}"
@@ -61,7 +61,7 @@ def describe_steps(lowered: Lowered) -> str:
     return "\n".join([head, *lines, *map(describe_steps, bodies_of(lowered))])
 
 
-def bodies_of(lowered: Lowered) -> Iterator[Lowered]:
+def bodies_of(lowered: Schedule) -> Iterator[Schedule]:
     """The lowered graphs that steps hold, each once."""
     held = (body for step in lowered.steps if isinstance(step, Control) for body in step.bodies)
     yield from dict.fromkeys(held)
@@ -86,7 +86,7 @@ PIPELINE: tuple[Pass | Translation | Substep, ...] = (
 )
 
 
-def lower_graph(graph: Graph, lowerer: Lowerer) -> Lowered:
+def lower_graph(graph: Graph, lowerer: Lowerer) -> Schedule:
     """A graph through the whole list: what is run of it, with memory still to be placed."""
     with show.timed("passes"):
         better = optimise(graph)
@@ -99,7 +99,7 @@ def lower_graph(graph: Graph, lowerer: Lowerer) -> Lowered:
             value = (
                 run_translation(step, value, lowerer) if isinstance(step, Translation) else value
             )
-    lowered: Lowered = value
+    lowered: Schedule = value
     return lowered
 
 

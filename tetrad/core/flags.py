@@ -31,6 +31,8 @@ class Flag:
     check: Callable[[str], bool]
     changes_code: bool = False
     is_switch: bool = False  # 0 is as if it were not set
+    # all that is allowed, where it takes more than this table to know
+    listed: Callable[[], tuple[str, ...]] | None = None
 
 
 def _words(allowed: tuple[str, ...], detailed: tuple[str, ...] = ()) -> Callable[[str], bool]:
@@ -53,6 +55,12 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[str], bool]:
 
 def _count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= 1024
+
+
+def _targets() -> tuple[str, ...]:
+    """The back ends know the names."""
+    names: tuple[str, ...] = lazy.provided("targets").target_names()
+    return names
 
 
 def _switch(name: str, help: str) -> Flag:
@@ -101,8 +109,9 @@ FLAGS = {
             "host",
             "machine to generate code for",
             "host, or a target that `tetrad doctor` lists",
-            lambda text: text == "host" or text in lazy.provided("targets").target_names(),
+            lambda text: text == "host" or text in _targets(),
             changes_code=True,
+            listed=lambda: ("host", *_targets()),
         ),
         Flag(
             "TETRAD_CACHE_DIR",
@@ -186,7 +195,8 @@ def flag(name: str, environ: Mapping[str, str] | None = None) -> str:
     spec = FLAGS[name]
     value = (os.environ if environ is None else environ).get(name, spec.default)
     if not spec.check(value):
-        raise FlagError(f"{name}={value!r} is not valid", hint=f"allowed: {spec.values}")
+        allowed = ", ".join(spec.listed()) if spec.listed else spec.values
+        raise FlagError(f"{name}={value!r} is not valid", hint=f"allowed: {allowed}")
     return "" if spec.is_switch and value == "0" else value
 
 

@@ -64,6 +64,9 @@ class Op:
                 is a pair of nodes, its real and its imaginary part; the result is such a pair, or
                 a node when it is real. An op on complex numbers without this rule has a generator
                 that takes them as they lie in memory
+
+    Passes and lowering ask an op for its traits, never for its name: `in_place`, `leaf` and those
+    that follow. Each has a meaning of its own: a new op says what it is, and nothing else changes.
     """
 
     name: str
@@ -82,6 +85,21 @@ class Op:
         False
     )
     in_place: bool = False  # the result lies where operand 0 lay, changed in some places
+    leaf: bool = False  # a value that is there before anything is computed: parameter, constant
+    view: bool = False  # operand 0 in another shape, its elements in their order: the same memory
+    strided: bool = False  # operand 0 at other strides of its memory: who reads may read through it
+    spreads: bool = False  # elements of operand 0, each in many places
+    sized: bool = False  # its settings are sizes and places, which a kernel may be told
+    stops_gradient: bool = False  # operand 0, which no derivative sees change
+    converts: bool = False  # operand 0 in another element type
+    # operands that it reads from memory only; None: all of a special or structural op, else none
+    in_memory: tuple[int, ...] | None = None
+    may_fail: bool | None = None  # it stops programs on some operands; None: if it is special
+    # its kernels read operands through views, and do light elementwise work on them as they read
+    prologue: bool = False
+    # its kernels do the elementwise work on the result before they store it, and so give buffers to
+    # what they read (`frame.inputs`) themselves
+    epilogue: bool = False
     # Operations per element, roughly: 1 arithmetic, 20 transcendental. Fusion recomputes cheap ops.
     cost: int = 1
     lower_rule: Callable[..., Any] | None = None
@@ -100,6 +118,9 @@ class Op:
     batch_rule: Rule | None = None
     split_rule: Rule | None = None
     no_derivative: str = ""  # why it has none
+    # rule(ask, node) is 1 where no element is negative, -1 where none is positive, 0 if not known;
+    # ask(operand) is its sign (loopnest.sign_analysis)
+    sign: Callable[..., int] | None = None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         for arg in args:
@@ -167,6 +188,11 @@ class Op:
         """Say why there is no derivative: the result does not change with the operands, or it is
         undefined."""
         self.no_derivative = why
+
+    @property
+    def can_fail(self) -> bool:
+        """Does it stop programs, on an index out of range or a singular matrix?"""
+        return self.kind == "special" if self.may_fail is None else self.may_fail
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]

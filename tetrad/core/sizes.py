@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from operator import index
 from typing import TYPE_CHECKING
 
-from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.errors import ParseError, ShapeError, TraceError
 from tetrad.core.record import record
 from tetrad.core.source import user_source
 
@@ -20,6 +20,7 @@ NUMBER = (
     "compute "
     "with"
 )
+MAX_DIGITS, MAX_SIZE_TOKENS = 18, 256  # of a size that is parsed
 MAX_ELEMENTS = 1 << 48  # a product of sizes above this is an error before anything is allocated
 
 
@@ -72,6 +73,8 @@ class SizeExpr:
     def __mul__(self, other: Size) -> Size:
         if not is_size(other):
             return self._with(other, "*")
+        if type(other) is int and other != 0:
+            return SizeExpr(tuple([(m, a * other) for m, a in self.terms]))
         return _make([(_join(m, n), a * b) for m, a in self.terms for n, b in _terms(other)])
 
     __rmul__ = __mul__
@@ -242,6 +245,91 @@ def bind(size: Size, dims: Mapping[str, int]) -> int:
     return total
 
 
+def parse_size(text: str, dims: Mapping[str, Size]) -> Size:
+    """The size that prints as `text`, over these Dims.
+
+    >>> parse_size("1+3*ceil(seq/4)", {"seq": Dim("seq", max=64)})
+    1+3*ceil(seq/4)
+    """
+    if text.isdecimal() and text.isascii() and len(text) <= MAX_DIGITS:
+        return int(text)
+    factor, _, name = text.rpartition("*")
+    if name in dims and (not factor or factor.isdecimal()):
+        return dims[name] * int(factor or 1)
+    spaced = text
+    for sign in "+-*/()":
+        spaced = spaced.replace(sign, f" {sign} ")
+    tokens = spaced.split()
+    parser = _SizeParser(text, tokens[::-1], dims)
+    if "".join(tokens) != text or len(tokens) > MAX_SIZE_TOKENS:
+        raise parser.expected("words and signs, such as 3*seq+1,")
+    size = parser.sum()
+    if parser.tokens:
+        raise parser.expected("the end of the size")
+    return size
+
+
+@record(frozen=False, eq=False)
+class _SizeParser:
+    """The grammar of sizes:
+
+    sum = [-] product {+- product}
+    product = atom {* atom}
+    atom = integer | dim | ceil(sum/integer)
+    """
+
+    text: str
+    tokens: list[str]  # reversed: the next one is last
+    dims: Mapping[str, Size]
+
+    def expected(self, what: str) -> ParseError:
+        return ParseError(f"expected {what} in the size {self.text[:80]!r}")
+
+    def take(self, *wanted: str) -> bool:
+        if self.tokens and self.tokens[-1] in wanted:
+            self.tokens.pop()
+            return True
+        return False
+
+    def sum(self) -> Size:
+        terms = self.product(-1 if self.take("-") else 1)
+        while self.tokens and self.tokens[-1] in "+-":
+            terms += self.product(-1 if self.tokens.pop() == "-" else 1)
+        is_sorted = len(terms) == 1 and terms[0][0] and terms[0][1]
+        return SizeExpr((terms[0],)) if is_sorted else _make(terms)
+
+    def product(self, factor: int) -> list[tuple[Monomial, int]]:
+        """The terms of a product: mostly one, and then nothing is to be sorted."""
+        terms: list[tuple[Monomial, int]] = [((), factor)]
+        while True:
+            atom = self.atom()
+            if isinstance(atom, int):
+                terms = [(m, a * atom) for m, a in terms]
+            else:
+                terms = [(_join(m, n), a * b) for m, a in terms for n, b in atom.terms]
+            if not self.take("*"):
+                return terms
+
+    def atom(self) -> Size:
+        word = self.tokens.pop() if self.tokens else ""
+        if word.isdecimal() and word.isascii() and len(word) <= MAX_DIGITS:
+            return int(word)
+        if word == "ceil" and self.take("("):
+            return self.quotient()
+        if word in self.dims:
+            return self.dims[word]
+        if word and not word.isalnum() and not word.isidentifier():
+            raise self.expected(f"a size such as 3*seq+1, not {word!r},")
+        raise self.expected(f"an integer or a declared dim, not {word!r},")
+
+    def quotient(self) -> Size:
+        size = self.sum()
+        divisor = self.atom() if self.take("/") else 0
+        if not self.take(")") or not isinstance(divisor, int) or divisor < 1:
+            raise self.expected("ceil(size/divisor)")
+        return ceil_div(size, divisor)
+
+
 def atoms_of(size: Size) -> set[Atom]:
     return set() if isinstance(size, int) else {a for m, _ in size.terms for a in m}
 
@@ -259,7 +347,7 @@ def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
 
 
 def _join(a: Monomial, b: Monomial) -> Monomial:
-    return tuple(sorted(a + b, key=str))
+    return tuple(sorted(a + b, key=str)) if a and b else a or b
 
 
 def _make(terms: Iterable[tuple[Monomial, int]]) -> Size:

@@ -19,7 +19,7 @@ from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.driver import Compiled, Runner
 from tetrad.compiler.jit import Jitted, Program
 from tetrad.compiler.native_jit import NATIVE
-from tetrad.compiler.reading import Recalled
+from tetrad.compiler.program_cache import Recalled
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import flatten
@@ -28,7 +28,7 @@ from tetrad.tracing.array import Array
 
 
 @record(eq=False)
-class Call:
+class PreparedCall:
     jitted: Jitted
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -64,7 +64,9 @@ class Call:
         return [np.asarray(r.view if isinstance(r, Array) else r) for r in results]
 
 
-def prepare(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def prepare(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> PreparedCall:
     jitted, args = as_jitted(function, args)
     arguments = jitted.signature.arguments(args, kwargs)
     given, _ = jitted._arrays(arguments)
@@ -83,7 +85,7 @@ def prepare(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     arrays = [np.asarray(x.view, order="C") for x in given]
     is_new = jitted.compiles > known
     runner = compiled.runner(bound.dims)
-    return Call(
+    return PreparedCall(
         jitted,
         args,
         kwargs,

@@ -36,13 +36,14 @@ def _no_reference(*args: Any, **params: Any) -> Any:
     raise TypeError("structural nodes are evaluated by graph.evaluate")
 
 
-def _define(name: str) -> Op:
-    return op(type=_structural, kind="structural", name=name, public=False)(_no_reference)
+def _define(name: str, leaf: bool = False) -> Op:
+    define = op(type=_structural, kind="structural", name=name, public=False, leaf=leaf)
+    return define(_no_reference)
 
 
 # index: position among the graph's inputs; serial: unique while tracing, else -1
-parameter = _define("parameter")
-constant = _define("constant")  # value: Literal
+parameter = _define("parameter", leaf=True)
+constant = _define("constant", leaf=True)  # value: Literal
 call = _define("call")  # graph: Graph; several outputs
 item = _define("item")  # index: which result of a call, or of an op with several
 

@@ -18,7 +18,7 @@ def constant_value(node: Node) -> Number | None:
     None also for quantised blocks, of which only bytes are held, and for complex numbers: no rule
     uses those.
     """
-    while node.op.name == "expand":
+    while node.op.spreads:
         node = node.inputs[0]
     if node.op is not constant or node.type.dtype.is_quantized or node.type.dtype.is_complex:
         return None

@@ -10,8 +10,6 @@ from collections.abc import Container
 from tetrad.core.record import record
 from tetrad.graph.nodes import Node
 
-LEAVES = ("parameter", "constant")
-
 
 @record(eq=False)
 class Group:
@@ -42,7 +40,7 @@ def inputs_of(group: Group, memory: Container[Node]) -> list[Node]:
     seen.update(stack)
     while stack:
         node = stack.pop()
-        if node in memory or node.op.name in LEAVES:
+        if node in memory or node.op.leaf:
             found[node] = None
             continue
         fresh = [i for i in node.inputs if i not in seen]

@@ -32,11 +32,10 @@ from tetrad.core.errors import DtypeError, ParseError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import defaults, field, fields, record
-from tetrad.core.sizes import Dim, Named, Size, ceil_div, dims_of
+from tetrad.core.sizes import Dim, Named, Size, dims_of, parse_size
 from tetrad.kernel import nodes as n
 
 MAX_DEPTH = 100  # nested blocks the parser follows; verify allows fewer
-MAX_SIZE_TOKENS = 256
 ACCESSES = ("read", "write", "readwrite", "workgroup", "private")
 _WORD = LazyPattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 
@@ -255,7 +254,6 @@ _CALL = LazyPattern(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
 _TOKEN = LazyPattern(
     rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)"
 )
-_SIZE_TOKEN = LazyPattern(r"\d+|\w+|[-+*()/]")
 
 
 @guarded
@@ -345,64 +343,7 @@ def _unquoted(line: _KernelLine, name: str) -> str:
 
 
 def _parse_size(line: _KernelLine, text: str, dims: dict[str, Size]) -> Size:
-    tokens = _SIZE_TOKEN.findall(text)
-    if "".join(tokens) != text or len(tokens) > MAX_SIZE_TOKENS:
-        raise line.expected("a size such as 3*seq+1")
-    size = _SizeParser(line, tokens[::-1], dims)
-    result = size.sum()
-    if size.tokens:
-        raise line.expected("the end of the size")
-    return result
-
-
-@record(frozen=False)
-class _SizeParser:
-    """The grammar of sizes:
-
-    sum = [-] product {+- product}
-    product = atom {* atom}
-    atom = integer | dim | ceil(sum/integer)
-    """
-
-    line: _KernelLine
-    tokens: list[str]  # reversed: the next one is last
-    dims: dict[str, Size]
-
-    def take(self, *wanted: str) -> bool:
-        if self.tokens and self.tokens[-1] in wanted:
-            self.tokens.pop()
-            return True
-        return False
-
-    def sum(self) -> Size:
-        total = -1 * self.product() if self.take("-") else self.product()
-        while self.tokens and self.tokens[-1] in "+-":
-            sign = -1 if self.tokens.pop() == "-" else 1
-            total = total + self.product() * sign
-        return total
-
-    def product(self) -> Size:
-        result = self.atom()
-        while self.take("*"):
-            result = result * self.atom()
-        return result
-
-    def atom(self) -> Size:
-        word = self.tokens.pop() if self.tokens else ""
-        if word.isdigit() and word.isascii() and len(word) <= 18:
-            return int(word)
-        if word == "ceil" and self.take("("):
-            return self.quotient()
-        if word not in self.dims:
-            raise self.line.expected(f"an integer or a declared dim, not {word!r},")
-        return self.dims[word]
-
-    def quotient(self) -> Size:
-        size = self.sum()
-        divisor = self.atom() if self.take("/") else 0
-        if not self.take(")") or not isinstance(divisor, int) or divisor < 1:
-            raise self.line.expected("ceil(size/divisor)")
-        return ceil_div(size, divisor)
+    return _checked(line, lambda: parse_size(text, dims))  # type: ignore[no-any-return]
 
 
 class _KernelParser:

@@ -14,6 +14,7 @@ from tetrad.core.machine import LANES, Machine
 from tetrad.core.record import record
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.core.types import ArrayType, row_strides
+from tetrad.graph.build import item
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
@@ -44,7 +45,7 @@ class Memory:
         found = {
             m.param("index"): s
             for m, s in self.slots.items()
-            if m.op.name == "item" and m.inputs[0] is node
+            if m.op is item and m.inputs[0] is node
         }
         spare = (
             self.temp(f"unused{i}", kind.dtype, *kind.shape) for i, kind in enumerate(node.types)

@@ -14,6 +14,7 @@ from tetrad.core.dtypes import DType, index
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.types import row_strides
+from tetrad.graph.build import constant
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -58,9 +59,10 @@ class Reading:
         if value is not None:
             return self.k.const(value.imag if which else value.real, node.type.dtype.real)
         if node not in self.buffers:
+            is_joined = not node.inputs[0].type.dtype.is_complex  # its operands are its parts
             return (
                 self.read(node.inputs[which], at)
-                if node.op.name == "join"
+                if is_joined
                 else self.part(node.inputs[0], at, which)
             )
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
@@ -108,8 +110,9 @@ class Reading:
 
     def compute(self, node: Node, at: At) -> Val:
         params = dict(node.params)
-        if node.op.name == "part":
-            return self.part(node.inputs[0], at, **params)
+        if node.op.read_rule is not None or node.op.kind == "movement":
+            operands = [Operand(self, i, node) for i in node.inputs]
+            return rule_of(node, "read_rule")(self.k, at, *operands, **params)  # type: ignore[no-any-return]
         if node.op.kind == "elementwise":
             values = [self.wide(i, at) for i in node.inputs]
             if node.op.refuse_rule is not None:
@@ -117,13 +120,6 @@ class Reading:
             return self.k.cast(
                 rule_of(node, elementwise_rule(node))(self.k, *values, **params), node.type.dtype
             )
-        if node.op.name == "reshape":
-            return self.read(
-                node.inputs[0], self.reshaped(at, node.type.shape, node.inputs[0].type.shape)
-            )
-        if node.op.kind == "movement":
-            operands = [Operand(self, i, node) for i in node.inputs]
-            return rule_of(node, "read_rule")(self.k, at, *operands, **params)  # type: ignore[no-any-return]
         raise UnsupportedError(
             f"{node.op.name} cannot be computed inside another kernel", source=node.source
         )
@@ -181,6 +177,14 @@ class Operand:
     def __call__(self, at: At) -> Val:
         return self.reading.read(self.node, at)
 
+    def part(self, at: At, which: int) -> Val:
+        """The real (0) or imaginary (1) part of a complex element."""
+        return self.reading.part(self.node, at, which)
+
+    def reshaped(self, at: At, shape: Shape) -> Val:
+        """The element at an index into the operand seen in another shape."""
+        return self.reading.read(self.node, self.reading.reshaped(at, shape, self.shape))
+
     def check(self, bad: Val, value: Val) -> None:
         """Stop the program with an IndexError where `bad` is true; `value` is the index to
         report."""
@@ -205,9 +209,9 @@ def elementwise_rule(node: Node) -> str:
 
 def splat_value(node: Node) -> Any:
     """The Python number that every element of a constant has, or None."""
-    if node.op.name == "expand":
+    if node.op.spreads:
         return splat_value(node.inputs[0])
-    if node.op.name != "constant":
+    if node.op is not constant:
         return None
     literal = node.param("value")
     return literal.splat.item() if literal.held.size == 1 else None

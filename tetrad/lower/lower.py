@@ -12,6 +12,7 @@ from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.machine import Machine
+from tetrad.graph.build import constant, parameter
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
@@ -35,7 +36,7 @@ from tetrad.passes.in_place_updates import home, updates_of
 from tetrad.passes.plan_scan import ScanPlan
 from tetrad.passes.questions import group_kind
 from tetrad.passes.step import show_step
-from tetrad.schedule.nodes import Invoke, Launch, Lowered, Slot, Step
+from tetrad.schedule.nodes import Call, Launch, Schedule, Slot, Step
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
 GENERATORS: dict[str, Generator] = {
@@ -45,8 +46,8 @@ GENERATORS: dict[str, Generator] = {
     "transpose": lower_transpose,
     "concat": lower_concat,
     "matmul": lower_matmul,
-    "lowbit": lower_lowbit_matmul,
-    "decoded": lower_decoded_matmul,
+    "lowbit_matmul": lower_lowbit_matmul,
+    "decoded_matmul": lower_decoded_matmul,
     "special": lower_special,
 }
 
@@ -61,12 +62,12 @@ class Lowerer:
         begin: Callable[[Program], None] = lambda program: None,
     ) -> None:
         self.machine, self.begin = machine, begin
-        self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
+        self.done: dict[tuple[Graph, frozenset[int]], Schedule] = {}
         self.fused: dict[Graph, Fused] = {}  # of the graphs that those lowered so far hold
         self.templates: dict[Hashable, Template] = {}
         self.told: dict[Program, Told] = {}
 
-    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Lowered:
+    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Schedule:
         """A sub-graph, once. Its caller says where every output goes, so each is written, copies
         included.
 
@@ -78,7 +79,7 @@ class Lowerer:
             self.done[key] = with_copies(self.lower(self.fused[graph]), self.machine, key[1])
         return self.done[key]
 
-    def lower(self, fused: Fused) -> Lowered:
+    def lower(self, fused: Fused) -> Schedule:
         """A graph with all it holds."""
         graph, groups = fused.graph, fused.groups
         check_dtypes(graph)
@@ -103,7 +104,7 @@ class Lowerer:
             self.begin(program)
         show_step("merge_kernels", lambda: describe_merged(graph, steps, self.told))
         steps = [told(step, self.told) for step in steps]
-        return Lowered(
+        return Schedule(
             graph,
             tuple(steps),
             tuple(slots[i] for i in graph.inputs),
@@ -117,7 +118,7 @@ class Lowerer:
             node = group.root
             body = self.lower_called(node.param("graph"))
             return [
-                Invoke(
+                Call(
                     body,
                     tuple(memory.slots[i] for i in node.inputs),
                     outputs_of(node, memory),
@@ -169,7 +170,7 @@ def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> 
     return generate(node, plan, memory)
 
 
-def with_copies(lowered: Lowered, machine: Machine, placed: frozenset[int]) -> Lowered:
+def with_copies(lowered: Schedule, machine: Machine, placed: frozenset[int]) -> Schedule:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its
     own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
@@ -177,7 +178,7 @@ def with_copies(lowered: Lowered, machine: Machine, placed: frozenset[int]) -> L
         if i not in placed and (slot.kind != "output" or slot.position != i):
             outputs[i] = Slot(f"out{i}", slot.type, "output", i)
             steps.append(copy_launch(slot, outputs[i], Memory({}, machine)))
-    return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
+    return Schedule(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
 
 def check_dtypes(graph: Graph) -> None:
@@ -196,10 +197,10 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
     for i, node in enumerate(graph.inputs):
         slots[node] = Slot(f"in{i}", node.type, "input", i)
     for i, node in enumerate(map(home, graph.outputs)):
-        if node not in slots and node.op.name != "constant":
+        if node not in slots and node.op is not constant:
             slots[node] = Slot(f"out{i}", node.type, "output", i)
     for node in graph.nodes():
-        if node.op.name == "constant" and node not in slots:
+        if node.op is constant and node not in slots:
             slots[node] = Slot(f"c{len(slots)}", node.type, "constant", literal=node.param("value"))
     for group in groups:
         if is_view(group, graph):
@@ -216,10 +217,10 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
 def is_view(group: Group, graph: Graph) -> bool:
     """A reshape of something in memory, that others read from memory: it is the same memory."""
     root = group.root
-    if root.op.name != "reshape" or group.members != (root,) or root in graph.outputs:
+    if not root.op.view or group.members != (root,) or root in graph.outputs:
         return False
     source = root.inputs[0]
-    return source.op.name == "parameter" or group_kind(source) != "map"
+    return source.op is parameter or group_kind(source) != "map"
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:

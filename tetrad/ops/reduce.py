@@ -21,6 +21,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops import signs
 from tetrad.ops.calculus import batched_axis, cast, reshape, run, sliced, spread, transpose
 from tetrad.ops.calculus import reduce_sum as summed
 from tetrad.ops.cases import (
@@ -121,6 +122,7 @@ def _cases(
     dtypes=ANY_NUMBERS,
     monoid=SUM,
     public=False,
+    sign=signs.of_total,
 )
 @ieee
 def reduce_sum(x: Array, *, axes: Axes) -> Array:

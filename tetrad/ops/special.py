@@ -94,6 +94,9 @@ def _matmul_cases(rng: Rng) -> Case:
     dtypes=EVERY,
     promote="numeric",
     public=False,
+    prologue=True,
+    epilogue=True,
+    may_fail=False,
 )
 @ieee
 def matmul(a: Array, b: Array) -> Array:

@@ -10,8 +10,8 @@ memory; every other node is computed inside the kernels that read it. Kinds of g
     transpose a change of the last axis, by tiles
     concat    of many parts, one after the other
     matmul    a contraction with the elementwise work on its result
-    lowbit    the same with a low-bit weight, rows in 8 bits
-    decoded   the same with a weight that is decoded as it is read
+    lowbit_matmul   the same with a low-bit weight, rows in 8 bits
+    decoded_matmul  the same with a weight that is decoded as it is read
     special   an op with a generator of its own
     call, scan, while_loop, switch   sub-graphs;  item  one of several results
 """
@@ -25,11 +25,11 @@ from itertools import islice
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
-from tetrad.graph.group import LEAVES, Group, inputs_of
+from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node, topological
+from tetrad.ops.movement import transpose
 from tetrad.passes.questions import (
     CHEAP,
-    PRODUCTS,
     costliest,
     group_kind,
     is_prologue,
@@ -45,10 +45,8 @@ from tetrad.passes.questions import (
 WIDE_RECOMPUTE = 2  # like CHEAP, for values that a broadcast would repeat many times
 # operations per element that one kernel may spend on recomputing a value at further indices
 AGAIN = 16
-MANY, HERE = (
-    AGAIN + 2,
-    frozenset({0}),
-)  # distinct indices counted at most; the index of the kernel's results
+# the most distinct indices that are counted; the index of the kernel's own results
+MANY, HERE = AGAIN + 2, frozenset({0})
 # Limits of the work (see `weight`) in one kernel, because LLVM's time grows faster than the code. A
 # few hundred operations hide the memory traffic between two kernels. Rows repeat their work for
 # every sweep and vector, products for a tile.
@@ -269,8 +267,8 @@ class _Fusion:
     # -- matmul epilogues --------------------------------------------------------------------------
 
     def matmul_groups(self) -> list[Group]:
-        products = [node for node in self.nodes if node.op.name in PRODUCTS]
-        return [self.made(PRODUCTS[node.op.name], node, self.epilogue(node)) for node in products]
+        products = [node for node in self.nodes if node.op.epilogue]
+        return [self.made(group_kind(node), node, self.epilogue(node)) for node in products]
 
     def epilogue(self, product: Node) -> dict[Node, str]:
         """The product and the elementwise work on its result."""
@@ -289,17 +287,15 @@ class _Fusion:
     # -- memory ------------------------------------------------------------------------------------
 
     def materialised(self, made: list[Group], absorbed: set[Node]) -> set[Node]:
-        memory = {o for g in made for o in g.outputs} | {
-            o for o in self.results if o.op.name not in LEAVES
-        }
+        memory = {o for g in made for o in g.outputs} | {o for o in self.results if not o.op.leaf}
         for node in self.nodes:
-            if node.op.name in LEAVES or node in absorbed:
+            if node.op.leaf or node in absorbed:
                 continue
             if group_kind(node) != "map" and not self.is_read_in_place(node):
                 memory.add(node)
         for node in self.nodes:
             memory.update(self.demanded(node, memory))
-        memory -= {n for n in self.nodes if n.op.name in LEAVES}
+        memory -= {n for n in self.nodes if n.op.leaf}
         memory |= self.shared_work(memory, absorbed)
         cut = self.cuts(memory, absorbed)
         return memory | cut | self.shared_work(memory | cut, absorbed) if cut else memory
@@ -313,7 +309,7 @@ class _Fusion:
         bound: dict[Node, int] = {}
         for node in self.nodes:
             # every part of a concat has its own kernel
-            if node.op.name in LEAVES or group_kind(node) == "concat":
+            if node.op.leaf or group_kind(node) == "concat":
                 continue
             most = (
                 ROW_WORK // 4
@@ -339,29 +335,26 @@ class _Fusion:
 
     def is_read_in_place(self, node: Node) -> bool:
         """Is it a transpose that only matmuls read? They read its operand directly."""
-        if node.op.name != "transpose" or node in self.results:
+        if node.op is not transpose or node in self.results:
             return False
-        return all(user.op.name == "matmul" for user in self.users[node])
+        return all(user.op.prologue for user in self.users[node])
 
     def demanded(self, node: Node, memory: set[Node]) -> list[Node]:
         """Operands that a node can read from memory only."""
-        if node.op.name == "dynamic_update_slice":
-            return [node.inputs[0]]  # the written part may be computed on the spot
+        if node.op.in_memory is not None:
+            return [node.inputs[i] for i in node.op.in_memory]
         if node.op.kind in ("structural", "special"):
-            is_matmul = node.op.name == "matmul"
-            return [i for i in node.inputs if not (is_matmul and is_prologue(i, memory))]
-        if node.op.name == "reshape" and reorders(node) and not self.is_flat(node.inputs[0]):
-            return [node.inputs[0]]
-        if node.op.name == "gather":
+            return [i for i in node.inputs if not (node.op.prologue and is_prologue(i, memory))]
+        if node.op.view and reorders(node) and not self.is_flat(node.inputs[0]):
             return [node.inputs[0]]
         return []
 
     def is_flat(self, node: Node) -> bool:
         """Is it elementwise work on arrays of its own shape? Then it can be read at any flat
         position."""
-        if node.op.name in LEAVES:
+        if node.op.leaf:
             return True
-        if node.op.name == "reshape":
+        if node.op.view:
             return self.is_flat(node.inputs[0])
         if node.op.kind != "elementwise":
             return False
@@ -379,18 +372,18 @@ class _Fusion:
         cost = self.costs(memory)
         group_of = {m: id(m) for m in absorbed}
         for node in reversed(self.nodes):
-            if node.op.name in LEAVES or node in memory or node in absorbed:
+            if node.op.leaf or node in memory or node in absorbed:
                 continue
             found: set[object] = set()
             repeated = False
             for user in self.users[node]:
                 kept = user in memory or user in extra or user in absorbed
                 found |= {group_of.get(user, user)} if kept else owners.get(user, set())
-                repeated |= user.op.name == "expand" and node.type.size != 1
+                repeated |= user.op.spreads and node.type.size != 1
             indices[node] = self.indices_read(node, indices)
             again = (len(indices[node]) - 1) * cost[node] if node.op.kind == "elementwise" else 0
             shared = (len(found) > 1 and cost[node] > CHEAP) or again > AGAIN
-            if node.op.name != "expand" and (shared or (repeated and cost[node] > WIDE_RECOMPUTE)):
+            if not node.op.spreads and (shared or (repeated and cost[node] > WIDE_RECOMPUTE)):
                 extra.add(node)
                 indices[node] = HERE
             owners[node] = found
@@ -415,7 +408,7 @@ class _Fusion:
         for node in self.nodes:
             # movement costs nothing
             own = node.op.cost if node.op.kind == "elementwise" or node.op.cost > 1 else 0
-            inner = (0 if i in memory or i.op.name in LEAVES else cost[i] for i in node.inputs)
+            inner = (0 if i in memory or i.op.leaf else cost[i] for i in node.inputs)
             cost[node] = min(own + sum(inner), 1 << 20)
         return cost
 
@@ -528,7 +521,7 @@ def aligned(root: Node, target: Node, memory: set[Node]) -> bool:
         for operand in node.inputs:
             if operand is target and node.op.kind != "elementwise":
                 return False
-            if operand in seen or operand in memory or operand.op.name in LEAVES:
+            if operand in seen or operand in memory or operand.op.leaf:
                 continue
             if node.op.kind != "elementwise" and depends_on(operand, target, memory):
                 return False

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
-from tetrad.graph.group import LEAVES, Group, inputs_of
+from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.loops import scan
 from tetrad.graph.nested import graphs_in
 from tetrad.graph.nodes import Graph, Node, topological
@@ -75,7 +75,7 @@ def verify_fused(fused: Fused) -> None:
             )
         written.update(group.outputs)
     for node in fused.graph.outputs:
-        if node not in written and node.op.name not in LEAVES:
+        if node not in written and not node.op.leaf:
             raise CompileError(f"no group writes {node.op.name}", source=node.source)
     for inner in fused.inner.values():
         verify_fused(inner)
@@ -108,7 +108,7 @@ def group_lines(fused: Fused) -> Iterator[str]:
         kind = group.kind if plan is None else f"{group.kind} {plan.how}"
         yield f"  {number} {kind} -> {' '.join(numbers[o] for o in group.outputs)}"
         inside = topological(group.members, known=set(inputs_of(group, memory)))
-        yield from (f"      {lines[node]}" for node in inside if node.op.name not in LEAVES)
+        yield from (f"      {lines[node]}" for node in inside if not node.op.leaf)
 
 
 def ordered(graph: Graph) -> list[Node]:

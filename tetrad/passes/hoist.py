@@ -14,6 +14,7 @@ from typing import Any
 
 from tetrad.core.source import taken_from
 from tetrad.graph.build import (
+    constant,
     intern,
     item,
     make_graph,
@@ -22,7 +23,6 @@ from tetrad.graph.build import (
     results,
     with_inputs,
 )
-from tetrad.graph.group import LEAVES
 from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.movement import reshape, transpose
@@ -125,10 +125,7 @@ def surely_runs(loop: Node) -> bool:
 
 def may_fail(node: Node) -> bool:
     """Can it, or one of its operands, raise an error: an index out of range, a singular matrix?"""
-    return any(
-        n.op.name == "gather" or (n.op.kind == "special" and n.op is not matmul)
-        for n in topological([node])
-    )
+    return any(n.op.can_fail for n in topological([node]))
 
 
 def with_vectors_first(body: Graph, consts: int) -> Graph:
@@ -154,7 +151,7 @@ def fixed_nodes(body: Graph, consts: Sequence[Node]) -> set[Node]:
     """Nodes that depend on constants alone."""
     fixed = set(consts)
     for node in body.nodes():
-        if node.op.name == "constant" or (node.inputs and all(i in fixed for i in node.inputs)):
+        if node.op is constant or (node.inputs and all(i in fixed for i in node.inputs)):
             fixed.add(node)
     return fixed
 
@@ -178,11 +175,11 @@ def is_costly(node: Node) -> bool:
     if node.op is item:  # hoisting the results of a factorisation hoists the factorisation
         return node.inputs[0].op.kind == "special"
     # an array: one kernel for the whole loop reads it like any operand
-    if node.op.name == "constant":
+    if node.op is constant:
         return node.param("value").held.size > 1  # type: ignore[no-any-return]
-    if node.op.name in LEAVES or node.op.in_place or len(node.types) != 1:
+    if node.op.leaf or node.op.in_place or len(node.types) != 1:
         return False
-    if node.op.name == "transpose":
+    if node.op is transpose:
         return moves_last_axis(node)
     return node.op.kind in ("reduce", "special") or (
         node.op.kind == "elementwise" and node.op.cost > CHEAP

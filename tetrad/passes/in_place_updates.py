@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
-from tetrad.graph.build import apply, intern, make_graph, rebuild, with_inputs
+from tetrad.graph.build import apply, call, constant, intern, item, make_graph, rebuild, with_inputs
 from tetrad.graph.loops import scan, switch, while_loop
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node, topological, uses
@@ -58,7 +58,7 @@ def updated(node: Node) -> Node | None:
     """The operand that a node changes in place, or None."""
     if node.op.in_place:
         return node.inputs[0]
-    if node.op.name == "item":
+    if node.op is item:
         holder = node.inputs[0]
         operand = updates_by(holder).get(node.param("index"))
         return None if operand is None else holder.inputs[operand]
@@ -80,15 +80,15 @@ def updates_by(node: Node) -> dict[int, int]:
     same operand.
     """
     params = dict(node.params)
-    if node.op.name == "call":
+    if node.op is call:
         return updates_of(params["graph"])
-    if node.op.name == "scan":
+    if node.op is scan:
         return updated_carries(params["body"], params["consts"], params["carries"], 0)
-    if node.op.name == "while_loop":
+    if node.op is while_loop:
         return updated_carries(
             params["body"], params["body_consts"], len(node.types), params["condition_consts"]
         )
-    if node.op.name == "switch":
+    if node.op is switch:
         every = [set(updates_of(branch).items()) for branch in params["branches"]]
         return {result: operand + 1 for result, operand in set.intersection(*every)}
     return {}
@@ -147,7 +147,7 @@ def with_room_for_updates(graph: Graph) -> Graph:
                 inputs[position] = apply(
                     after, [inputs[position], *(done[r] for r in reads[node])], {}, node.source
                 )
-            elif counts[operand] > 1 or operand.op.name in ("constant", "reshape"):
+            elif counts[operand] > 1 or not owns_memory(operand):
                 inputs[position] = apply(copy, [inputs[position]], {"which": changes}, node.source)
             else:
                 continue
@@ -172,7 +172,7 @@ def early_reads(graph: Graph) -> dict[Node, list[Node]]:
             continue
         changed = node.inputs[places[0]]
         others = [user for user in users[changed] if user is not node]
-        is_free = changed not in graph.outputs and changed.op.name not in ("constant", "reshape")
+        is_free = changed not in graph.outputs and owns_memory(changed)
         if (
             others
             and is_free
@@ -186,9 +186,7 @@ def early_reads(graph: Graph) -> dict[Node, list[Node]]:
 def may_read_before(
     readers: list[Node], update: Node, operand: Node, waits: Mapping[Node, list[Node]]
 ) -> bool:
-    plain = all(
-        r.op.kind != "structural" and r.op.name != "reshape" and not r.op.in_place for r in readers
-    )
+    plain = all(r.op.kind != "structural" and not r.op.view and not r.op.in_place for r in readers)
     sizes = [kind.nbytes for r in readers for kind in r.types]
     room = operand.type.nbytes
     if (
@@ -198,6 +196,12 @@ def may_read_before(
     ):
         return False
     return sum(sizes) <= room and update not in set(topological(readers, waits))  # type: ignore[operator]
+
+
+def owns_memory(node: Node) -> bool:
+    """May what holds its elements be changed? Neither a constant nor what others see in another
+    shape."""
+    return node.op is not constant and not node.op.view
 
 
 def overwritten(node: Node) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ INLINE_CUSTOM = Pass("inline_custom", lambda graph, _: inline_custom(graph), is_
 def without_custom(graph: Graph) -> Graph:
     """One graph, whose inner graphs are done already."""
     nodes = graph.nodes()
-    if not any(node.op in CALLS or node.op.name == "stop_gradient" for node in nodes):
+    if not any(node.op in CALLS or node.op.stops_gradient for node in nodes):
         return graph
     done: dict[Node, tuple[Node, ...]] = {}
     for node in nodes:
@@ -45,7 +45,7 @@ def plain_results(node: Node, done: Mapping[Node, tuple[Node, ...]]) -> tuple[No
     if node.op is item and node.inputs[0].op in CALLS:
         return done[node.inputs[0]][node.param("index") :][:1]
     inputs = tuple(done[i][0] for i in node.inputs)
-    if node.op.name == "stop_gradient":
+    if node.op.stops_gradient:
         return inputs
     if node.op is custom_call:
         return tuple(spliced(node.param("graph"), inputs))

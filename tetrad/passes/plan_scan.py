@@ -12,7 +12,8 @@ from collections.abc import Callable
 from tetrad.core.dtypes import f32, f64, i32, i64
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, plain, product
-from tetrad.graph.group import LEAVES, Group
+from tetrad.graph.build import constant
+from tetrad.graph.group import Group
 from tetrad.graph.loops import scan
 from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.reader import splat_value
@@ -147,14 +148,14 @@ def lane_shape(loop: ScanLoop) -> Shape | None:
     count = product(shape)
     if not isinstance(count, int) or not 1 <= count <= MOST_LANES:
         return None
-    nodes = [node for node in loop.body.nodes() if node.op.name not in LEAVES]
+    nodes = [node for node in loop.body.nodes() if not node.op.leaf]
     return shape if all(is_pointwise(node, loop, shape) for node in nodes) else None
 
 
 def holds_arrays(body: Graph) -> bool:
     """Does it hold constants that are not a single number? The kernel of a loop can read only its
     operands."""
-    return any(n.op.name == "constant" and splat_value(n) is None for n in body.nodes())
+    return any(n.op is constant and splat_value(n) is None for n in body.nodes())
 
 
 def is_pointwise(node: Node, loop: ScanLoop, shape: Shape) -> bool:
@@ -163,9 +164,7 @@ def is_pointwise(node: Node, loop: ScanLoop, shape: Shape) -> bool:
         return False
     if node.op.kind == "elementwise":
         return True
-    moves = node.op.kind == "movement" and (
-        node.op.read_rule is not None or node.op.name == "reshape"
-    )
+    moves = node.op.kind == "movement" and node.op.read_rule is not None
     return moves and not any(depends_on_carry(i, loop) and i.type.shape for i in node.inputs)
 
 
@@ -216,7 +215,7 @@ def workgroup_groups(loop: ScanLoop, groups_of: Groups) -> tuple[Group, ...] | N
 
 def is_only_reshape(group: Group) -> bool:
     """Does it compute nothing? Then its readers read its operand."""
-    return group.members == (group.root,) and group.root.op.name == "reshape"
+    return group.members == (group.root,) and group.root.op.view
 
 
 def is_row_product(group: Group, memory: set[Node]) -> bool:

@@ -9,31 +9,29 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 
 from tetrad.core.sizes import Shape
-from tetrad.graph.group import LEAVES
+from tetrad.graph.build import constant
 from tetrad.graph.nodes import Node
+from tetrad.ops.movement import concat, transpose
 
-# Ops that take in elementwise work on their result, and their kind of group.
-PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
 CHEAP = 4  # operations an element may cost and still be computed twice
 FOLD_WORK = 8  # of a reduction, in operations
 PARTS = 8  # of a concat that the kernels of its readers look through ...
 DEPTH = 4  # ... and how far down it is looked whether more are alike
-SIZED = ("slice", "reshape", "expand")  # ops whose settings are sizes
 WORTH = 32  # less work than that is not worth memory of its own
 
 
 def group_kind(node: Node) -> str:
-    if node.op.name in PRODUCTS:
-        return PRODUCTS[node.op.name]
-    if node.op.kind == "structural" and node.op.name not in LEAVES:
+    if node.op.epilogue:
+        return node.op.name
+    if node.op.kind == "structural" and not node.op.leaf:
         return node.op.name  # call, item, scan, while_loop, switch
     if node.op.kind == "reduce":
         return "rows" if is_row_reduction(node) else "columns"
     if node.op.kind == "special":
         return "special"
-    if node.op.name == "transpose" and moves_last_axis(node):
+    if node.op is transpose and moves_last_axis(node):
         return "transpose"
-    return "concat" if node.op.name == "concat" and is_concat_of_alike(node) else "map"
+    return "concat" if node.op is concat and is_concat_of_alike(node) else "map"
 
 
 def is_concat_of_alike(node: Node) -> bool:
@@ -45,11 +43,11 @@ def looks(node: Node, depth: int = DEPTH) -> Hashable:
     """What distinguishes the code that computes a part; sizes do not count, since they can be
     arguments. Below `depth` a node equals only itself."""
     kinds = tuple((kind.dtype, kind.rank) for kind in node.types)
-    if node.op.name in LEAVES or group_kind(node) != "map":
+    if node.op.leaf or group_kind(node) != "map":
         return kinds
     if depth == 0:
         return node
-    params = () if node.op.name in SIZED else repr(node.params)
+    params = () if node.op.sized else repr(node.params)
     return (node.op.name, params, kinds, *(looks(i, depth - 1) for i in node.inputs))
 
 
@@ -85,9 +83,9 @@ def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shap
         if shape == outer + inner and "row" not in levels:
             return "full"
         return "row" if shape in (outer, ones) and "full" not in levels else None
-    if node.op.name == "reshape" and levels == ["row"]:
+    if node.op.view and levels == ["row"]:
         return "row" if shape in (outer, ones) else None
-    if node.op.name == "expand" and levels == ["row"] and shape == outer + inner:
+    if node.op.spreads and levels == ["row"] and shape == outer + inner:
         return "full" if node.inputs[0].type.shape == ones or not outer else None
     if is_row_reduction(node) and levels == ["full"] and row_shape(node) == (outer, inner):
         return "row"
@@ -102,11 +100,9 @@ def reorders(node: Node) -> bool:
 
 def is_view(node: Node, memory: set[Node]) -> bool:
     """Can a matmul read it in place? Transposes, slices and broadcasts of an array in memory."""
-    while node.op.name in ("transpose", "slice", "expand") or (
-        node.op.name == "reshape" and not reorders(node)
-    ):
+    while node.op.strided or (node.op.view and not reorders(node)):
         node = node.inputs[0]
-    return node.op.name in LEAVES or node in memory or group_kind(node) != "map"
+    return node.op.leaf or node in memory or group_kind(node) != "map"
 
 
 def is_prologue(node: Node, memory: set[Node]) -> bool:
@@ -164,6 +160,6 @@ def costliest(
 
 
 def is_splat(node: Node) -> bool:
-    if node.op.name == "expand":
+    if node.op.spreads:
         return is_splat(node.inputs[0])
-    return node.op.name == "constant" and node.type.size == 1
+    return node.op is constant and node.type.size == 1

@@ -79,7 +79,7 @@ def test_so_many_sizes_are_ready_and_those_in_use_stay(f: Function, few: int, wa
     for n in range(20, 40):
         for size in (n, 7):
             compiled.run([Storage.from_numpy(numbers(size))], (size,))
-        assert len(prepared) <= few and len(compiled.scheduler.done) <= few
+        assert len(prepared) <= few and len(compiled.encoder.done) <= few
     assert set(prepared) == {(7,), (37,), (38,), (39,)}
 
 

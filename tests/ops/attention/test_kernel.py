@@ -176,7 +176,7 @@ def test_machine_code_is_the_evaluator(kind: Kind) -> None:
     for count, part in ((tokens, data), (2, data.only(slice(1, 3)))):
         dims = {} if isinstance(count, int) else {"tokens": 5}
         program = compiled(kind, count)
-        for each in programs_of(program.lowered):
+        for each in programs_of(program.schedule):
             verify(each)
         (want,) = run_on_evaluator(program, part.arrays(), dims)
         assert difference(result(kind, part, count), want) is None

@@ -151,7 +151,7 @@ def assert_launches_are_one(
     one = compiled(op, x, **params)
     monkeypatch.setattr(lowering, "KEPT_BYTES", 0)
     many = compiled(op, x, **params)
-    assert len(one.lowered.steps) == 1 < len(many.lowered.steps)
+    assert len(one.schedule.steps) == 1 < len(many.schedule.steps)
     assert difference(run(many, [x], threads=2)[0], run(one, [x])[0]) is None
     assert difference(run_on_evaluator(many, [x])[0], run(one, [x])[0]) is None
 

@@ -27,7 +27,7 @@ def compiled(name: str, *args: np.ndarray, **params: Any) -> tuple[Compiled, Arr
     """The results of machine code, after a comparison with the evaluator to the bit, for 1 and 2
     threads."""
     program = compile_graph(graph_of(REGISTRY[name], Case(args, params)))
-    for kernel in programs_of(program.lowered):
+    for kernel in programs_of(program.schedule):
         verify(kernel)
     wanted = run_on_evaluator(program, list(args))
     for threads, poison in ((1, 0xFF), (2, 0x00)):
@@ -167,7 +167,7 @@ def calls(block: tuple[Instr, ...]) -> int:
 def test_small_systems_need_no_lapack(rows: int, wanted: int) -> None:
     a = np.eye(rows, dtype=np.float32)
     program = compile_graph(graph_of(REGISTRY["lu"], Case((a,))))
-    assert sum(calls(kernel.body) for kernel in programs_of(program.lowered)) == wanted
+    assert sum(calls(kernel.body) for kernel in programs_of(program.schedule)) == wanted
 
 
 def test_the_largest_of_the_small_systems() -> None:

@@ -1,10 +1,11 @@
 """Lowering, attention over arrays: a block of query rows of a kv head through the key blocks it
 sees.
 
-Two launches: keys and values are packed (`ops.attention.packing`), then a workgroup takes ROWS rows
-through the key blocks, a register tile of them at a time, so that a block is read from memory once
-for all of them. Order and merging are those of `ops.attention.block`; of every row the logarithm of
-its sum is kept for the gradient. `Scoring` is shared with the gradient's kernel.
+Keys and values are packed first (`ops.attention.packing`), in a launch of their own where a kv head
+has several blocks of rows. A workgroup takes ROWS rows through the key blocks, a register tile of
+them at a time, so that a block is read from memory once for all of them. Order and merging are
+those of `ops.attention.block`; of every row the logarithm of its sum is kept for the gradient.
+`Scoring` is shared with the gradient's kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from functools import partial
 from tetrad.core.dtypes import DType, index
 from tetrad.core.machine import LANES, RegisterTile
 from tetrad.core.record import record
-from tetrad.core.sizes import Shape, Size, ceil_div, product
+from tetrad.core.sizes import Shape, Size, ceil_div, is_below, product
 from tetrad.core.types import row_strides
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
@@ -25,9 +26,10 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite, greater, merged
-from tetrad.ops.attention.dense import UNBOUNDED, Form, form_of
+from tetrad.ops.attention.dense import UNBOUNDED, Form, accumulator, form_of
 from tetrad.ops.attention.op import KEYS
-from tetrad.ops.attention.packing import Packing, finite_or_zero, padded, padded_keys
+from tetrad.ops.attention.packing import COLUMNS, Copies, Near, Plan, Stored, finite_or_zero, padded
+from tetrad.ops.attention.packing import ROWS as IN_ROWS
 from tetrad.schedule.nodes import Launch
 
 ROWS = (
@@ -45,9 +47,8 @@ def node_form(node: Node) -> Form:
 
 def lower_dense(group: Group, memory: Memory) -> list[Launch]:
     form = node_form(group.root)
-    packing = Packing(group, form, memory, {1: "columns", 2: "rows"})
-    packs = [packing.launch()] if form.keys != 0 else []
-    return [*packs, Attend(group, form, packing).launch()]
+    attend = Attend(group, form, memory)
+    return [*attend.packs, attend.launch()]
 
 
 @record
@@ -60,11 +61,12 @@ class Rows:
 
 
 def rows_of(tile: RegisterTile, form: Form) -> Rows:
-    """Few rows make a tile of fewer, which has room for more vectors."""
-    count = form.times * form.shared if isinstance(form.times, int) else ROWS
-    rows = min(tile.rows, max(count, 1))
-    vectors = divisor(2, max(tile.rows * tile.vectors // rows, 1))
-    return Rows(rows, vectors, min(ROWS // rows, -(-max(count, 1) // rows)) * rows)
+    """Few rows make tiles of fewer, which have room for more vectors."""
+    count = max(form.times * form.shared, 1) if isinstance(form.times, int) else ROWS
+    tiles = -(-min(count, ROWS) // tile.rows)
+    rows = min(tile.rows, -(-count // tiles))
+    has_room = tile.rows * tile.vectors >= 2 * rows and not is_below(form.keys, LANES + 1)
+    return Rows(rows, 2 if has_room else 1, min(ROWS // rows, -(-count // rows)) * rows)
 
 
 @record
@@ -166,14 +168,13 @@ class Scoring:
     """Scores of a register tile of staged rows against a block of keys."""
 
     def __init__(
-        self, frame: Frame, node: Node, form: Form, packing: Packing, block: RowBlock
+        self, frame: Frame, node: Node, form: Form, copies: Copies, block: RowBlock
     ) -> None:
         self.frame, self.k, self.node, self.form = frame, frame.k, node, form
-        self.block, self.rows, self.dtype = block, block.rows, packing.dtype
+        self.block, self.rows, self.copies = block, block.rows, copies
+        self.dtype = accumulator(node.inputs[0].type.dtype)
         self.sight = Visibility(frame, node, form, block.batch)
-        self.columns = frame.input(packing.slot(1, "columns"))
-        self.flags = frame.input(packing.flags) if packing.flags is not None else None
-        self.padded = frame.sizes.val(padded_keys(form))
+        self.columns, self.flags = copies.buffers[1, COLUMNS], copies.flags
         self.pitch = padded(form.channels) + LANES
         self.queries = frame.scratch("queries", self.dtype, self.rows.block * self.pitch)
         self.row_flags = frame.scratch("row_flags", self.dtype, self.rows.block)
@@ -240,7 +241,7 @@ class Scoring:
 
     def vector_at(self, base: Val, vector: Val) -> Val:
         """Where a vector of keys of a block stands among all of the packed columns."""
-        return (self.block.line * self.padded + base) // LANES + vector
+        return self.copies.origin(base) // LANES + vector
 
     def start(self, top: Val, at: list[Val]) -> Accumulators:
         """Scores begin with 0, or with NaN where a query or a key that can be hidden is not
@@ -256,6 +257,11 @@ class Scoring:
         """Do all rows see all keys of the vectors from here, as far as ranges say?"""
         seen = (vector + self.rows.vectors) * LANES <= common.stop
         return seen & (vector * LANES >= common.first) if self.form.before < UNBOUNDED else seen
+
+    def in_vectors(self, keys: Range) -> Range:
+        """The same keys, and those beside them in a step of vectors."""
+        step = self.rows.vectors * LANES
+        return Range(keys.first // step * step, (keys.stop + (step - 1)) // step * step)
 
     def by_sight(self, vector: Val, common: Range, visit: Callable[[bool], None]) -> None:
         """Visit vectors of keys, told whether all rows see all of them: then nothing is tested."""
@@ -307,9 +313,9 @@ def add_products(
 class Attend:
     """The kernel in which a workgroup takes a block of rows through all key blocks they see."""
 
-    def __init__(self, group: Group, form: Form, packing: Packing) -> None:
-        self.group, self.node, self.form, self.packing = group, group.root, form, packing
-        memory, self.dtype = packing.memory, packing.dtype
+    def __init__(self, group: Group, form: Form, memory: Memory) -> None:
+        self.group, self.node, self.form = group, group.root, form
+        self.dtype = accumulator(self.node.inputs[0].type.dtype)
         self.frame = Frame(group.name, memory)
         self.k = self.frame.k
         self.frame.reads([self.node.inputs[0], *self.node.inputs[3:]])
@@ -317,23 +323,34 @@ class Attend:
         tile = memory.machine.f64_tile if is_wide else memory.machine.f32_tile
         self.rows = rows_of(tile, form)
         self.out, self.logs = (self.frame.output(slot) for slot in memory.results(self.node))
-        self.values = self.frame.input(packing.slot(2, "rows"))
         self.width = padded(form.width)
+        self.plan = Plan(self.node, form, ((1, COLUMNS), (2, IN_ROWS)), LANES * self.rows.vectors)
+        self.blocks = ceil_div(row_count(form), self.rows.block)
+        self.stored = None if self.blocks == 1 else Stored(self.plan, group, memory)
+        self.packs = [] if self.stored is None else self.stored.launches()
 
     def launch(self) -> Launch:
         form, k, rows = self.form, self.k, self.rows
-        blocks = ceil_div(row_count(form), rows.block)
-        grid = (product((form.batch, form.groups)), blocks)
+        grid = (product((form.batch, form.groups)), self.blocks)
         position = Space(k, self.frame.sizes, grid, k.group_id())
         self.block = RowBlock(self.frame, form, rows, position)
-        self.scoring = Scoring(self.frame, self.node, form, self.packing, self.block)
+        self.copies = self.copies_of()
+        self.values = self.copies.buffers[2, IN_ROWS]
+        self.scoring = Scoring(self.frame, self.node, form, self.copies, self.block)
         self.sight = self.scoring.sight
         self.make_scratch()
-        self.run(self.balanced(position.span(1, 2), self.frame.sizes.val(blocks)) * rows.block)
+        blocks = self.frame.sizes.val(self.blocks)
+        self.run(self.balanced(position.span(1, 2), blocks) * rows.block)
         flops = product((form.batch, form.heads, form.times, form.keys)) * (
             2 * (form.channels + form.width)
         )
         return self.frame.finish(product(grid), self.group, flops=flops)
+
+    def copies_of(self) -> Copies:
+        if self.stored is None:
+            return Near(self.plan, self.frame, self.block.batch, self.block.group)
+        self.stored.read_by(self.frame, self.block.line)
+        return self.stored
 
     def balanced(self, block: Val, blocks: Val) -> Val:
         """Early rows see little of what is causal, late ones much: first and last take turns, so
@@ -371,6 +388,8 @@ class Attend:
         seen = self.sight.hull(block.time(top), block.time(end - 1))
         with k.loop((seen.stop + (KEYS - 1)) // KEYS, seen.first // KEYS) as key_block:
             base = key_block * KEYS
+            whole = self.scoring.in_vectors(self.sight.clipped(seen, base))
+            self.copies.open(base, whole.first, whole.stop)
             with k.loop(end - top, 0, rows.tile) as row:
                 low, high = self.scoring.times(top + row)
                 hull = self.sight.clipped(self.sight.hull(low, high), base)
@@ -396,15 +415,14 @@ class Attend:
 
     def run_tile(self, top: Val, row: Val, base: Val, hull: Range, common: Range) -> None:
         k = self.k
-        first, stop = hull.first // LANES, (hull.stop + (LANES - 1)) // LANES
-        first = first // self.rows.vectors * self.rows.vectors
-        stop = (stop + (self.rows.vectors - 1)) // self.rows.vectors * self.rows.vectors
-        maxima = self.score_keys(top, row, base, Range(first, stop), common)
+        keys = self.scoring.in_vectors(hull)
+        vectors = Range(keys.first // LANES, keys.stop // LANES)
+        maxima = self.score_keys(top, row, base, vectors, common)
         self.join(maxima, self.here, lambda x, y: greater(k, x, y))
         k.barrier()
-        self.weigh_scores(Range(first * LANES, stop * LANES))
+        self.weigh_scores(keys)
         self.merge(row // self.rows.tile * self.state)
-        self.weigh_values(row, base, Range(first * LANES, stop * LANES))
+        self.weigh_values(row, base, keys)
 
     def score_keys(self, top: Val, row: Val, base: Val, vectors: Range, common: Range) -> list[Val]:
         """scores[row][key]; returns the maxima of rows, by lane."""
@@ -480,7 +498,7 @@ class Attend:
         """results = results * keep + (weights . values) * add, one chain over keys, ascending: the
         weight of a hidden key is 0, which adds nothing."""
         k, lane = self.k, self.k.lane()
-        first = self.block.line * self.scoring.padded + base
+        first = self.copies.origin(base)
         vectors = divisor(self.width // LANES, self.rows.vectors) if self.width else 1
         with k.loop(self.width, 0, vectors * LANES) as channel:
             accs = accumulators(k, self.dtype, self.rows.tile, vectors)

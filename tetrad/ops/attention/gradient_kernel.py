@@ -23,7 +23,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite
-from tetrad.ops.attention.dense import Form
+from tetrad.ops.attention.dense import Form, accumulator
 from tetrad.ops.attention.dense_kernel import (
     PITCH,
     ROWS,
@@ -39,25 +39,23 @@ from tetrad.ops.attention.dense_kernel import (
     rows_of,
 )
 from tetrad.ops.attention.op import KEYS
-from tetrad.ops.attention.packing import Packing, padded
+from tetrad.ops.attention.packing import COLUMNS, Near, Plan, padded
+from tetrad.ops.attention.packing import ROWS as IN_ROWS
 from tetrad.schedule.nodes import Launch
 
 KEY_TILES = (8, 4, 2, 1)  # keys of a register tile, which divide a vector
 
 
 def lower_attention_gradient(frame: Frame, group: Group) -> list[Launch]:
-    form = node_form(group.root)
-    packing = Packing(group, form, frame.memory, {1: "columns rows", 2: "columns"})
-    packs = [packing.launch()] if form.keys != 0 else []
-    return [*packs, Backward(group, form, packing).launch()]
+    return [Backward(group, node_form(group.root), frame.memory).launch()]
 
 
 class Backward:
     """The kernel of one gradient."""
 
-    def __init__(self, group: Group, form: Form, packing: Packing) -> None:
-        self.group, self.node, self.form, self.packing = group, group.root, form, packing
-        memory, self.dtype = packing.memory, packing.dtype
+    def __init__(self, group: Group, form: Form, memory: Memory) -> None:
+        self.group, self.node, self.form = group, group.root, form
+        self.dtype = accumulator(self.node.inputs[0].type.dtype)
         self.frame = Frame(group.name, memory)
         self.k, self.wrt = self.frame.k, self.node.param("wrt")
         self.lse, self.delta, self.ct = self.node.inputs[-3:]
@@ -81,7 +79,10 @@ class Backward:
         grid = (product((form.batch, form.groups)),)
         position = Space(k, self.frame.sizes, grid, k.group_id())
         self.block = RowBlock(self.frame, form, self.rows, position)
-        self.scoring = Scoring(self.frame, self.node, form, self.packing, self.block)
+        wanted = ((1, COLUMNS), (1, IN_ROWS), (2, COLUMNS))
+        plan = Plan(self.node, form, wanted, LANES * self.rows.vectors)
+        self.copies = Near(plan, self.frame, self.block.batch, self.block.group)
+        self.scoring = Scoring(self.frame, self.node, form, self.copies, self.block)
         self.sight = self.scoring.sight
         self.length = self.sight.limit("query_lengths", self.sight.times)
         self.make_scratch()
@@ -95,8 +96,8 @@ class Backward:
         form, rows = self.form, self.rows
         self.depth, self.width = padded(form.channels), padded(form.width)
         scratch, dtype = self.frame.scratch, self.dtype
-        self.value_columns = self.frame.input(self.packing.slot(2, "columns"))
-        self.key_rows = self.frame.input(self.packing.slot(1, "rows"))
+        self.value_columns = self.copies.buffers[2, COLUMNS]
+        self.key_rows = self.copies.buffers[1, IN_ROWS]
         self.ct_pitch = self.width + LANES
         self.cts = scratch("cts", dtype, rows.block * self.ct_pitch)
         self.ct_flags = scratch("ct_flags", dtype, rows.block)
@@ -118,21 +119,19 @@ class Backward:
             self.clear(self.of_keys, k.index(KEYS * self.depth))
             self.clear(self.of_values, k.index(KEYS * self.width))
             k.barrier()
+            end_of_block = k.min(self.sight.keys - base, KEYS)
+            whole = self.scoring.in_vectors(Range(k.index(0), end_of_block))
+            self.copies.open(base, whole.first, whole.stop)
             with k.loop(blocks) as block:
                 top = block * self.count
                 end = k.min(top + self.count, self.block.count)
                 times = self.block.time(top), self.block.time(end - 1)
                 hull = self.sight.clipped(self.sight.hull(*times), base)
                 with k.when((hull.first < hull.stop) & (times[0] < self.length)):
-                    self.run_pair(top, end, base, self.in_vectors(hull))
+                    self.run_pair(top, end, base, self.scoring.in_vectors(hull))
             self.store_keys(base)
         if self.of_rows is not None:
             self.store_rows()
-
-    def in_vectors(self, keys: Range) -> Range:
-        """The same keys, and those beside them in a step of vectors."""
-        step = self.rows.vectors * LANES
-        return Range(keys.first // step * step, (keys.stop + (step - 1)) // step * step)
 
     def clear(self, buffer: Buffer, count: Val) -> None:
         with self.k.loop(count, 0, LANES) as at:
@@ -181,7 +180,7 @@ class Backward:
         k, step = self.k, self.rows.vectors
         last = k.min(top + row + (self.rows.tile - 1), end - 1)
         low, high = self.block.time(top + row), self.block.time(last)
-        hull = self.in_vectors(self.sight.clipped(self.sight.hull(low, high), base))
+        hull = self.scoring.in_vectors(self.sight.clipped(self.sight.hull(low, high), base))
         common = self.sight.clipped(self.sight.common(low, high), base)
         is_whole = (row + self.rows.tile <= end - top) & (high < self.length)
         common = Range(common.first, k.select(is_whole, common.stop, k.index(0)))
@@ -279,13 +278,12 @@ class Backward:
     def add_rows(self, top: Val, row: Val, base: Val, keys: Range, sums: Buffer) -> None:
         """dq[row] += slopes[row] . keys, one chain over the keys of the block, ascending."""
         k, lane = self.k, self.k.lane()
-        first = self.block.line * self.scoring.padded + base
         vectors = divisor(self.depth // LANES, self.rows.vectors) if self.depth else 1
         with k.loop(self.depth, 0, vectors * LANES) as channel:
             accs = accumulators(k, self.dtype, self.rows.tile, vectors)
             with k.loop(keys.stop, keys.first, UNROLL) as key:
                 for u in range(UNROLL):
-                    at = (first + key + u) * self.depth + channel
+                    at = (key + u) * self.depth + channel
                     right = [k.load(self.key_rows, at + v * LANES + lane) for v in range(vectors)]
                     add_products(k, accs, partial(self.slope_at, row, key + u), right)
             self.add_sums(

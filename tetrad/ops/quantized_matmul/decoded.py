@@ -58,7 +58,7 @@ def decoded_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
     return ArrayType(f32, (x.shape[0], w.shape[0]))
 
 
-@op(type=decoded_matmul_type, kind="special", typed=True, public=False)
+@op(type=decoded_matmul_type, kind="special", typed=True, public=False, epilogue=True)
 @ieee
 def decoded_matmul(x: Array, w: Array, *, types: Types) -> Array:
     """x w^T with the numbers of a quantised weight [outputs, inputs].

@@ -138,7 +138,7 @@ def lowbit_matmul_type(x: ArrayType, w: ArrayType, *, terms: int = 1) -> ArrayTy
     return ArrayType(f32, (x.shape[0], w.shape[0]))
 
 
-@op(type=lowbit_matmul_type, kind="special", typed=True, public=False)
+@op(type=lowbit_matmul_type, kind="special", typed=True, public=False, epilogue=True)
 @ieee
 def lowbit_matmul(x: Array, w: Array, *, terms: int = 1, types: Types) -> Array:
     """x w^T: rows in 8 bits times a low-bit weight [outputs, inputs]; of rows in several terms, all
