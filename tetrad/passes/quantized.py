@@ -1,6 +1,8 @@
-"""Passes, quantised weights: products that read a weight as it lies instead of decoding it first.
-Bit-exact: decoding rounds nothing the product would not see, and the order of the sum is that of a
-float matmul.
+"""Passes, quantised weights: rules by which a product reads a quantised weight directly instead of
+decoding it first.
+
+Bit-exact: decoding does not round beyond what the product would see, and the order of the sum is
+that of a float matmul.
 """
 
 # mypy: disable-error-code="no-any-return"
