@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tetrad.passes.pipeline import optimise
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.ops.caches import interleaved
 from tetrad.backends.cpu.isa.x86_64 import BASELINE, V3, V4
 from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64
 from tetrad.core.errors import DtypeError, SettingError, ShapeError
 from tetrad.core.sizes import plain
@@ -237,8 +237,9 @@ def test_a_query_does_not_depend_on_what_is_beside_it(way: str) -> None:
 @pytest.mark.parametrize("dtype", [f32, f64], ids=str)
 def test_every_level_gives_the_same_bits(dtype: DType) -> None:
     arrays = operands((1, 7, 258, 1, 1, 2, 3), dtype)
-    graph = optimise(graph_of(arrays, as_settings(causal="bottom_right")))
-    found = [interpret(Lowerer(level).lower(graph), arrays, {})[0] for level in (BASELINE, V3, V4)]
+    graph = graph_of(arrays, as_settings(causal="bottom_right"))
+    lowered = [lower_graph(graph, Lowerer(level.machine)) for level in (BASELINE, V3, V4)]
+    found = [interpret(each, arrays, {})[0] for each in lowered]
     for one in found[1:]:
         assert difference(one, found[0]) is None
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tetrad.passes.pipeline import optimise
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.ops.attention.test_dense import WAYS, K, Q, V, operands
 from tetrad.backends.cpu.isa.x86_64 import BASELINE, V3, V4
 from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.core.sizes import plain
@@ -122,8 +122,9 @@ def test_batches_and_levels_give_the_same_bits() -> None:
     arrays = with_residuals(operands((2, 67, 20, 1, 1, 2, 3)), settings)
     whole = run(compile_graph(graph_of(arrays, settings)), arrays, {}, 2)
     one = [x[:1] for x in arrays]
-    graph = optimise(graph_of(one, settings))
-    found = [interpret(Lowerer(level).lower(graph), one, {}) for level in (BASELINE, V3, V4)]
+    graph = graph_of(one, settings)
+    lowered = [lower_graph(graph, Lowerer(level.machine)) for level in (BASELINE, V3, V4)]
+    found = [interpret(each, one, {}) for each in lowered]
     for other in (run(compile_graph(graph_of(one, settings)), one), *found):
         for got, want in zip(other, whole, strict=True):
             assert difference(got, want[:1]) is None
