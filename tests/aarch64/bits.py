@@ -27,7 +27,8 @@ from tetrad.compiler.driver import compile_graph
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
+from tetrad.ops.matmul.op import matmul
+from tetrad.ops.quantized.op import quantize_rows
 from tetrad.passes.inline_custom import inline_custom
 from tetrad.quant.lanes import LANES
 from tetrad.schedule.nodes import programs_of
@@ -161,7 +162,7 @@ def low_bit() -> Iterator[Example]:
 
 
 def product_in_8_bits(x: Any, weight: Any) -> Any:
-    return lowbit_matmul(quantize_rows(x), weight)
+    return matmul(quantize_rows(x), weight, transposed=True)
 
 
 def with_weight(name: str, format: str, rows: int, function: Callable[[Any, Any], Any]) -> Example:

@@ -20,12 +20,15 @@ from tetrad.graph.build import make_constant, make_graph
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.verify import verify
+from tetrad.ops.arg_extremes.op import argmax
 from tetrad.ops.arithmetic import add, multiply, square, subtract
 from tetrad.ops.cases import random_array
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
 from tetrad.ops.quotients import divide
-from tetrad.ops.reduce import argmax, reduce_max, reduce_sum
-from tetrad.ops.special import cumsum, matmul, scatter_add
+from tetrad.ops.reduce import reduce_max, reduce_sum
+from tetrad.ops.running.op import cumsum
+from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import exp
 from tetrad.schedule.nodes import programs_of
 

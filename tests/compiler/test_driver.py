@@ -26,9 +26,10 @@ from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.arithmetic import add, multiply, square, subtract
 from tetrad.ops.gather import gather
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import expand, reshape, transpose
 from tetrad.ops.reduce import reduce_sum
-from tetrad.ops.special import matmul, scatter_add
+from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import tanh
 
 SHAPE = (6, 35)

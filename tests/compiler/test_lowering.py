@@ -38,14 +38,17 @@ from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.verify import verify
 from tetrad.loopnest.index import Sizes, Space
 from tetrad.loopnest.reader import index_key
+from tetrad.ops.arg_extremes.op import argmax
 from tetrad.ops.arithmetic import add, multiply, sqrt, square, subtract
 from tetrad.ops.compare import logical_not
 from tetrad.ops.convert import cast
 from tetrad.ops.gather import gather
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
 from tetrad.ops.quotients import divide
-from tetrad.ops.reduce import argmax, reduce_max, reduce_sum
-from tetrad.ops.special import cumsum, matmul, scatter_add
+from tetrad.ops.reduce import reduce_max, reduce_sum
+from tetrad.ops.running.op import cumsum
+from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import exp, tanh
 from tetrad.schedule.nodes import programs_of
 

@@ -22,9 +22,9 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.loopnest.frame import Frame
-from tetrad.lower import special
 from tetrad.ops.movement import At, Reader, pad, slice_, transpose
 from tetrad.ops.reduce import MAX
+from tetrad.ops.scatter import kernel as scatter
 from tetrad.passes.simplify import simplify
 from tetrad.schedule.plan import Life, Plan, plan
 
@@ -108,7 +108,7 @@ def negative_index_scatters_to_the_front() -> None:
         raw = k.cast(frame.reading.wide(indices, (i,)), index)
         return k.select(raw < 0, k.index(0), raw)
 
-    special.checked_index = unwrapped
+    scatter.checked_index = unwrapped
 
 
 @plant

@@ -19,6 +19,8 @@ from tetrad.core.types import ArrayType
 
 TypeRule = Callable[..., "ArrayType | tuple[ArrayType, ...]"]  # a tuple: the op has several results
 Rule = Callable[..., Any]
+# or a rule(*types, **params), where it depends on the types of the operands
+Trait = bool | Callable[..., bool]
 
 
 @record
@@ -45,7 +47,8 @@ class Op:
     movement     `read(k, at, *operands, **params)` computes the element at index `at` by reading
                  operands elsewhere
     reduce       `monoid` folds elements over `axes`
-    special      has a generator of its own in lower/
+    special      `kernel(frame, group)` writes kernels of its own; in the package it lies in
+                 ops/<family>/kernel.py
     structural   parameter, constant, call, item, loops: the graph language itself
 
     How it is differentiated and batched is attached beneath the definition too; these rules work on
@@ -96,10 +99,10 @@ class Op:
     in_memory: tuple[int, ...] | None = None
     may_fail: bool | None = None  # it stops programs on some operands; None: if it is special
     # its kernels read operands through views, and do light elementwise work on them as they read
-    prologue: bool = False
+    prologue: Trait = False
     # its kernels do the elementwise work on the result before they store it, and so give buffers to
     # what they read (`frame.inputs`) themselves
-    epilogue: bool = False
+    epilogue: Trait = False
     # Operations per element, roughly: 1 arithmetic, 20 transcendental. Fusion recomputes cheap ops.
     cost: int = 1
     lower_rule: Callable[..., Any] | None = None
@@ -108,6 +111,7 @@ class Op:
     # which elements are an error, eager and compiled
     refuse_rule: Callable[..., Any] | None = None
     read_rule: Callable[..., Any] | None = None
+    kernel_rule: Callable[..., Any] | None = None
     monoid: Any = None
     jvp_rules: tuple[Rule | None, ...] | None = None
     transpose_rules: tuple[Rule | None, ...] | None = None
@@ -151,6 +155,12 @@ class Op:
     def read(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Attach: the element at an index, read from operands at other indices."""
         self.read_rule = function
+        return function
+
+    def kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach: rule(frame, group) writes the kernels of the op, and returns a launch or
+        several."""
+        self.kernel_rule = function
         return function
 
     def jvp(self, *rules: Rule | None) -> Any:

@@ -14,13 +14,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, f64
+from tetrad.core.op import Op
 from tetrad.graph.build import call, constant, item
 from tetrad.graph.evaluate import evaluate_node
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.attention.op import attention
 from tetrad.ops.fft.op import TRANSFORMS, scale_of
+from tetrad.ops.matmul.op import is_plain, matmul
 from tetrad.ops.reduce import reduce_prod, reduce_sum
-from tetrad.ops.special import cumprod, cumsum, matmul
+from tetrad.ops.running.op import cumprod, cumsum
 
 Dims = Mapping[str, int]
 Pair = tuple[np.ndarray, np.ndarray]  # value, distance allowed (f64, inf: nothing is promised)
@@ -102,7 +104,7 @@ def bounded_node(node: Node, operands: Sequence[Pair], dims: Dims, stated: bool)
 def own_distance(
     node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims, stated: bool
 ) -> np.ndarray:
-    op, dtype = node.op, node.type.dtype
+    op, dtype = followed(node), node.type.dtype
     if op in TRANSFORMS:
         return line_distance(node, value)
     kinds = [dtype, *(as_dtype(a.dtype) for a, _ in operands if a.dtype.kind == "c")]
@@ -124,6 +126,11 @@ def own_distance(
         )
         distance = distance + 2 * count * terms(dtype) * epsilon(dtype) * np.abs(wide(value))
     return distance
+
+
+def followed(node: Node) -> Op | None:
+    """The op; of a product with a weight none, as its sums are not followed."""
+    return None if node.op is matmul and not is_plain(node) else node.op
 
 
 def terms(dtype: DType) -> int:
@@ -195,7 +202,7 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 
 def passed_on(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims) -> np.ndarray:
-    op = node.op
+    op = followed(node)
     (array, distance), rest = operands[0], operands[1:]
     if op is reduce_sum:
         return np.asarray(np.sum(distance, node.param("axes")))
@@ -207,7 +214,8 @@ def passed_on(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dim
         (other, also), a = rest[0], np.abs(wide(array))
         b = np.abs(wide(other))
         return np.asarray(np.matmul(a, also) + np.matmul(distance, b) + np.matmul(distance, also))
-    flips = spacing(value) if op.kind != "movement" else 0.0  # a result that rounds the other way
+    # a result that rounds the other way
+    flips = spacing(value) if node.op.kind != "movement" else 0.0
     return inherited(node, operands, value, dims) + flips
 
 

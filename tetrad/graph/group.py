@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
+from tetrad.core.op import Trait
 from tetrad.core.record import record
 from tetrad.graph.nodes import Node
 
@@ -29,6 +30,13 @@ class Group:
             ]
             or self.kind
         )
+
+
+def holds(trait: Trait, node: Node) -> bool:
+    """Has a node a trait of its op, with the operands and settings it has?"""
+    if isinstance(trait, bool):
+        return trait
+    return trait(*(i.type for i in node.inputs), **dict(node.params))
 
 
 def inputs_of(group: Group, memory: Container[Node]) -> list[Node]:

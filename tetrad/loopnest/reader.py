@@ -1,8 +1,8 @@
-"""Lowering, reading: the value of any graph node at an index, inside a kernel under construction.
+"""Loop nests, reader: the value of any graph node at an index, inside a kernel under construction.
 
-Nodes that live in memory are loaded; nodes a generator computes itself are provided; everything
-else is computed on the spot from its operands, which is what fusion means here. Values are shared
-within a scope of the kernel.
+A node in memory is loaded. A node that the generator computes itself is provided. Any other node is
+computed on the spot from its operands: that is fusion. Values are shared within a scope of the
+kernel.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tetrad.loopnest.sign_analysis import sign
 from tetrad.schedule.nodes import TrapSite
 
 At = tuple[Val, ...]
-DEEP = 64  # levels of nodes in which operands are computed when they are asked for
-FIRST_TRAP = 16  # codes below belong to the runtime
+DEEP = 64  # recursion depth at which operands are computed in advance
+FIRST_TRAP = 16  # lower codes belong to the back end
 
 
 class Reading:
-    """Everything a kernel under construction knows about graph nodes."""
+    """Everything that a kernel under construction knows about graph nodes."""
 
     def __init__(self, k: KernelBuilder, sizes: Sizes) -> None:
         self.k, self.sizes = k, sizes
         self.buffers: dict[Node, Buffer] = {}
         self.provided: dict[Node, Callable[[At], Val]] = {}
         self.traps: dict[int, TrapSite] = {}
-        self.depth = 0  # nodes being computed for one another
+        self.depth = 0  # of the recursion
 
     def operand(self, node: Node) -> Operand:
         return Operand(self, node)
@@ -69,7 +69,7 @@ class Reading:
         return load_part(self.k, self.buffers[node], where, which)
 
     def wide(self, node: Node, at: At) -> Val:
-        """The element in the type it is computed with (f16 as f32, i8 as i32)."""
+        """The element in the dtype of arithmetic (f16 as f32, i8 as i32)."""
         return self.k.cast(self.read(node, at), node.type.dtype.computing)
 
     def shared(self, node: Node, at: At) -> Val:
@@ -86,13 +86,12 @@ class Reading:
         return value
 
     def forget(self) -> None:
-        """What was read in this scope is to be read anew: what is provided, or lies in scratch,
-        changes."""
+        """Drop the values read in this scope, because what is provided or in scratch changes."""
         self.k.forget("read")
 
     def read_ahead(self, node: Node, at: At) -> None:
-        """Everything elementwise below the node, operands first: Python's stack does not bear a
-        thousand levels."""
+        """Compute every elementwise node below this one, operands first: a thousand levels of
+        recursion would overflow Python's stack."""
         order, seen = [node], {node}
         for user in order:
             fresh = [
@@ -126,8 +125,8 @@ class Reading:
         )
 
     def reshaped(self, at: At, shape: Shape, inner: Shape) -> At:
-        """The index in the operand of a reshape: axes of size 1 come and go, others through the
-        flat position."""
+        """The index in the operand of a reshape: axes of size 1 are added or dropped, others go
+        through the flat position."""
         if [n for n in shape if n != 1] == [n for n in inner if n != 1]:
             kept = iter([i for i, n in zip(at, shape, strict=True) if n != 1])
             return tuple(next(kept) if n != 1 else self.k.index(0) for n in inner)
@@ -156,7 +155,7 @@ class Reading:
 
 
 class Operand:
-    """An operand as a `read` rule sees it: x(at) is its element, x.shape its sizes."""
+    """An operand as a `read` rule sees it: x(at) is an element, x.shape the sizes."""
 
     def __init__(self, reading: Reading, node: Node, user: Node | None = None) -> None:
         self.reading, self.node, self.user = reading, node, user
@@ -187,7 +186,8 @@ class Operand:
         return self.reading.read(self.node, self.reading.reshaped(at, shape, self.shape))
 
     def check(self, bad: Val, value: Val) -> None:
-        """Stop the program with an IndexError when `bad` holds; `value` is the index to name."""
+        """Stop the program with an IndexError where `bad` is true; `value` is the index to
+        report."""
         if self.user is None:
             raise UnsupportedError("only ops check indices")
         self.reading.trap(self.user, self.node, bad, value)
@@ -208,7 +208,7 @@ def elementwise_rule(node: Node) -> str:
 
 
 def splat_value(node: Node) -> Any:
-    """The Python number a constant holds in every element, or None."""
+    """The Python number that every element of a constant has, or None."""
     if node.op.spreads:
         return splat_value(node.inputs[0])
     if node.op is not constant:
@@ -218,6 +218,5 @@ def splat_value(node: Node) -> Any:
 
 
 def index_key(at: Val) -> object:
-    # The space itself, not its id: ids are used again, and a key outlives the space of an unrolled
-    # vector.
+    # The space itself, not its id: a key outlives the space of an unrolled vector, and ids recur.
     return (at.space, at.first, at.last) if isinstance(at, Span) else at.node

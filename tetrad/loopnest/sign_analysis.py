@@ -1,10 +1,9 @@
-"""Loop nests, signs: which values are known to be never positive, or never negative, from how they
-are computed.
+"""Loop nests, sign analysis: which values are never positive, or never negative, by how they are
+computed.
 
-Receives a graph node, returns its sign or 0 for "not known"; the rule of each op says what follows
-from its operands (`Op.sign`). An op may have a cheaper kernel for such operands
-(`Op.lower_nonpositive`), which gives the same bits: what is known may depend on where a function
-ends.
+Receives a graph node, returns its sign, or 0 for "unknown"; the rule of each op derives it from the
+operands (`Op.sign`). An op may have a cheaper kernel for such operands (`Op.lower_nonpositive`). It
+gives the same bits, because how much is known depends on where a function is cut.
 """
 
 from __future__ import annotations

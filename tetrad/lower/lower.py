@@ -1,4 +1,5 @@
-"""Lowering: a fused graph in, launches of kernels over slots out. One generator per kind of group.
+"""Lowering: a fused graph in, launches of kernels over slots out. One generator per kind of group,
+or that of the op where a group is an op with kernels of its own.
 
 Sub-graphs are lowered once each. What a kernel is, is decided by `passes.fuse`; how it looks, by
 the generators beside this file; where memory lies, by `schedule.plan` later.
@@ -24,13 +25,10 @@ from tetrad.lower.control import CONTROL, lower_control, outputs_of
 from tetrad.lower.dedup import Look, Template, describe_reuse, look_of, reused
 from tetrad.lower.elementwise import copy_launch, lower_map
 from tetrad.lower.merge_kernels import Siblings, Told, describe_merged, told
+from tetrad.lower.op_kernels import lower_op
 from tetrad.lower.row_reductions import lower_rows
 from tetrad.lower.scan_in_lanes import lower_in_lanes
 from tetrad.lower.scan_in_workgroup import lower_in_workgroup
-from tetrad.lower.special import lower_special
-from tetrad.ops.matmul.tiles import lower_matmul
-from tetrad.ops.quantized_matmul.float_rows import lower_decoded_matmul
-from tetrad.ops.quantized_matmul.kernel import lower_lowbit_matmul
 from tetrad.passes.fused import Fused
 from tetrad.passes.in_place_updates import home, updates_of
 from tetrad.passes.plan_scan import ScanPlan
@@ -46,10 +44,6 @@ GENERATORS: dict[str, Generator] = {
     "columns": lower_columns,
     "transpose": lower_transpose,
     "concat": lower_concat,
-    "matmul": lower_matmul,
-    "lowbit_matmul": lower_lowbit_matmul,
-    "decoded_matmul": lower_decoded_matmul,
-    "special": lower_special,
 }
 
 
@@ -131,7 +125,7 @@ class Lowerer:
             if whole is not None:
                 self.begin(whole.program)
             return [whole or lower_control(group.root, memory, self.lower_called)]
-        if group.kind != "item" and group.kind not in GENERATORS:
+        if group.kind != "item" and generator(group) is None:
             raise UnsupportedError(
                 f"{group.root.op.name} is not compiled yet", source=group.root.source
             )
@@ -147,8 +141,7 @@ class Lowerer:
         if is_single and look.key in self.templates:
             with show.spending("deduplicate"):
                 return reused(self.templates[look.key], group, look.nodes, memory)
-        made = GENERATORS[group.kind](group, inputs, memory)
-        launches = [made] if isinstance(made, Launch) else made
+        launches = lower_group(group, inputs, memory)
         for program in siblings.lowered(look, launches):
             self.begin(program)
         # a trap names the user's line, which differs
@@ -157,9 +150,21 @@ class Lowerer:
         return launches
 
 
+def generator(group: Group) -> Generator | None:
+    return lower_op if group.root.op.kind == "special" else GENERATORS.get(group.kind)
+
+
+def lower_group(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+    write = generator(group)
+    if write is None:
+        raise TypeError(f"a group of the kind {group.kind} has no generator")
+    made = write(group, inputs, memory)
+    return [made] if isinstance(made, Launch) else made
+
+
 def is_generated(group: Group) -> bool:
     """Is there something to compute, and a generator for it?"""
-    return group.kind in GENERATORS and not all(0 in kind.shape for kind in group.root.types)
+    return generator(group) is not None and not all(0 in kind.shape for kind in group.root.types)
 
 
 def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> Launch | None:

@@ -1,4 +1,4 @@
-"""Lowering, recurrences: a scan whose body works element by element becomes one kernel with the
+"""Lowering, scans in lanes: a scan whose body works element by element becomes one kernel with the
 loop inside.
 
 A lane takes one element of the carries and walks it through all steps; the carries stay in
@@ -126,4 +126,4 @@ class Recurrence:
             k.store(buffer, where, value)
             return
         with k.when(k.group_id().eq(0)):
-            k.store(buffer, where, value)
+            k.store(buffer, where, value, "same")

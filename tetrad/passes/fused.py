@@ -1,7 +1,7 @@
-"""Passes, the fused program: every graph of a program with its groups and the plans of its scans.
+"""Passes, fused program: every graph of a program with its groups and the plans of its scans.
 
-Receives an optimised program, returns a `Fused`, which lowering reads. Which nodes share a kernel
-is decided in `passes.fuse`, how a scan is computed in `passes.plan_scan`.
+Receives an optimised program, returns a `Fused`, which lowering reads. `passes.fuse` decides which
+nodes share a kernel, `passes.plan_scan` how a scan is computed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tetrad.passes.plan_scan import ScanPlan, plan_scan
 
 @record(eq=False)
 class Fused:
-    """A graph, its groups in the order they run, the plans of its scans, and the same of the graphs
-    that it runs step by step."""
+    """A graph, its groups in execution order, the plans of its scans, and the same for the inner
+    graphs it runs."""
 
     graph: Graph
     groups: tuple[Group, ...]
@@ -36,7 +36,7 @@ def fuse_program(graph: Graph) -> Fused:
 
 
 class _Fuser:
-    """What is fused so far of one program."""
+    """The graphs of one program fused so far."""
 
     def __init__(self) -> None:
         self.done: dict[Graph, Fused] = {}
@@ -85,7 +85,7 @@ def verify_fused(fused: Fused) -> None:
 
 
 def describe_groups(fused: Fused) -> str:
-    """Which nodes share a kernel: under each group the nodes that are computed in it."""
+    """The groups as text: under each group the nodes computed in it."""
     return "\n".join(line for part in graphs_of(fused) for line in group_lines(part))
 
 
@@ -112,7 +112,7 @@ def group_lines(fused: Fused) -> Iterator[str]:
 
 
 def ordered(graph: Graph) -> list[Node]:
-    """Nodes in the order they are numbered when the graph prints."""
+    """Nodes in the order of their numbers in the printed graph."""
     return list(dict.fromkeys((*graph.inputs, *graph.nodes())))
 
 

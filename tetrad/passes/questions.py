@@ -1,6 +1,7 @@
-"""Passes, questions: what fusion asks about single nodes: the kind of group one begins, whether it
-can be read in place, how much work it is. Nodes in, answers out; which of them share a kernel is
-decided in `passes.fuse`.
+"""Passes, questions: what fusion asks about single nodes.
+
+Receives nodes, returns the kind of group a node starts, whether it can be read in place, and its
+work. `passes.fuse` decides which nodes share a kernel.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from tetrad.core.sizes import Shape
 from tetrad.graph.build import constant
+from tetrad.graph.group import holds
 from tetrad.graph.nodes import Node
 from tetrad.ops.movement import concat, transpose
 
@@ -20,7 +22,7 @@ WORTH = 32  # less work than that is not worth memory of its own
 
 
 def group_kind(node: Node) -> str:
-    if node.op.epilogue:
+    if holds(node.op.prologue, node):
         return node.op.name
     if node.op.kind == "structural" and not node.op.leaf:
         return node.op.name  # call, item, scan, while_loop, switch
@@ -34,13 +36,13 @@ def group_kind(node: Node) -> str:
 
 
 def is_concat_of_alike(node: Node) -> bool:
-    """Of many parts, but of few kinds: each kind is a kernel."""
+    """Does it have many parts of few kinds? Then each kind is one kernel."""
     return len(node.inputs) > PARTS and len({looks(part) for part in node.inputs}) <= PARTS
 
 
 def looks(node: Node, depth: int = DEPTH) -> Hashable:
-    """What tells the code that computes a part from that of others, which may be told sizes; what
-    goes deeper is like nothing else."""
+    """What distinguishes the code that computes a part; sizes do not count, since they can be
+    arguments. Below `depth` a node equals only itself."""
     kinds = tuple((kind.dtype, kind.rank) for kind in node.types)
     if node.op.leaf or group_kind(node) != "map":
         return kinds
@@ -51,8 +53,8 @@ def looks(node: Node, depth: int = DEPTH) -> Hashable:
 
 
 def moves_last_axis(node: Node) -> bool:
-    """Does a transpose put another axis last (so that neighbouring results are not neighbours in
-    memory)?"""
+    """Does a transpose change the last axis, so that adjacent results are not adjacent in
+    memory?"""
     perm = node.param("perm")
     big = [p for p in perm if node.inputs[0].type.shape[p] != 1]
     axes = [a for a, n in enumerate(node.inputs[0].type.shape) if n != 1]
@@ -72,7 +74,7 @@ def row_shape(node: Node) -> tuple[Shape, Shape]:
 
 
 def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shape) -> str | None:
-    """How a node that reads members of a rows group fits in: "row", "full", or not at all."""
+    """How a reader of members joins a rows group: "row", "full", or None."""
     levels = [members[i] for i in node.inputs if i in members]
     if not levels or node.type.dtype.is_complex:
         return None
@@ -92,32 +94,31 @@ def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shap
 
 
 def reorders(node: Node) -> bool:
-    """Does a reshape regroup axes, beyond adding and dropping those of size 1?"""
+    """Does a reshape regroup axes, beyond adding and dropping axes of size 1?"""
     before, after = node.inputs[0].type.shape, node.type.shape
     return [n for n in before if n != 1] != [n for n in after if n != 1]
 
 
 def is_view(node: Node, memory: set[Node]) -> bool:
-    """A rearrangement a matmul can read in place: transposes, slices and broadcasts of something in
-    memory."""
+    """Can a matmul read it in place? Transposes, slices and broadcasts of an array in memory."""
     while node.op.strided or (node.op.view and not reorders(node)):
         node = node.inputs[0]
     return node.op.leaf or node in memory or group_kind(node) != "map"
 
 
 def is_prologue(node: Node, memory: set[Node]) -> bool:
-    """A view, or so little elementwise work on views that a matmul does it while reading."""
+    """Is it a view, or so little elementwise work on views that a matmul does it while reading?"""
     return is_view(node, memory) or (
         node.op.kind == "elementwise" and light_cost(node, memory) <= CHEAP
     )
 
 
 def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
-    """Operations per element of elementwise work on views; above `most` when there is anything
-    else, or more of it.
+    """Operations per element of elementwise work on views; more than `most` if there is anything
+    else, or more work.
 
-    Nobody asks by how much more, so it does not look further: in a chain whose steps read each
-    other twice, the ways down are as many as 2 to the power of its length.
+    The search stops at `most`: in a chain whose steps read each other twice, the number of paths is
+    exponential.
     """
     if is_splat(node) or is_view(node, memory):
         return 0
@@ -129,7 +130,8 @@ def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
 
 
 def weight(node: Node) -> int:
-    """How much code a node is, in operations: what is 64 bits wide takes twice the registers."""
+    """The amount of code for a node, in operations; 64-bit values count twice, as they take twice
+    the registers."""
     if node.op.kind == "elementwise":
         is_wide = any(n.type.dtype.bits > 32 for n in (node, *node.inputs))
         return node.op.cost * 2 if is_wide else node.op.cost
@@ -143,7 +145,8 @@ def total_weight(parts: Iterable[Iterable[Node]]) -> int:
 def costliest(
     parts: Mapping[Node, frozenset[Node]], inside: Mapping[Node, frozenset[Node]]
 ) -> Node | None:
-    """Of the operands, or what they rearrange, the one with most work that can be given memory."""
+    """The operand (or what it rearranges) with the most work, among those that can be given
+    memory."""
     found: Node | None = None
     most = WORTH
     for operand in parts:

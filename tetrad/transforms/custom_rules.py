@@ -1,5 +1,5 @@
-"""Derive, custom: functions whose derivative is given, functions that are computed again, and what
-does not change.
+"""Transforms, custom rules: functions whose derivative is given, functions that are computed again,
+and what does not change.
 
 Receives the nodes of `graph.custom`. A rule gives graphs: how they come about (by tracing what a
 user wrote) is the business of `transforms.custom`. Importing this module fills the tables of the
@@ -35,7 +35,7 @@ from tetrad.graph.custom import (
 )
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.calculus import reduce_sum
-from tetrad.ops.special import matmul
+from tetrad.ops.matmul.op import matmul
 from tetrad.transforms import batch as batching
 from tetrad.transforms import jvp as forward
 from tetrad.transforms import linearize as linearizing
