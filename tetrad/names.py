@@ -12,8 +12,7 @@ from typing import Any
 from tetrad import errors, kernel, nn
 from tetrad.arrays import functions
 from tetrad.arrays.functions import *  # noqa: F403
-from tetrad.compiler.launching import dispatch
-from tetrad.compiler.native_jit import jit
+from tetrad.compiler.jit import jit
 from tetrad.core import lazy, tree
 from tetrad.core.dtypes import (
     DType,
@@ -76,6 +75,7 @@ TRANSFORMS = {  # name -> module
     **dict.fromkeys(ROWS, "transforms.rows"),
     **dict.fromkeys(NUMERICAL, "arrays.numpy_extras"),
     "linear_transpose": "transforms.linear_transpose",
+    "dispatch": "compiler.dispatch",
 }
 # not in __all__: a star import must not ask for packages that only some want
 NEEDS_EXTRA = ("load",)
@@ -109,7 +109,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Array", "DType", "Dim", "Spec", "dispatch", "errors", "eval_shape", "jit", "kernel", "nn",
+    "Array", "DType", "Dim", "Spec", "errors", "eval_shape", "jit", "kernel", "nn",
     "trace", "tree",
     "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16",
     "int32", "int64",

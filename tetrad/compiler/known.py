@@ -80,7 +80,7 @@ class Source:
     def jitted(self) -> Jitted:
         """The function as `td.jit` has it."""
         dims = tuple(self.marks.get(i) for i in range(max(self.marks, default=-1) + 1))
-        jit = lazy.module("tetrad.compiler.native_jit").jit
+        jit = lazy.module("tetrad.compiler.jit").jit
         made: Jitted = jit(self.function, donate_argnums=self.donated, dims=dims or None)
         return made
 

@@ -57,7 +57,7 @@ class Step:
 
     @cached_property
     def block(self) -> Any:
-        jit = lazy.module("tetrad.compiler.native_jit").jit
+        jit = lazy.module("tetrad.compiler.jit").jit
         return jit(block_function(self.arch, self.config), static_argnames=("kind",))
 
     def name(self) -> str | None:
