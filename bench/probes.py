@@ -371,7 +371,7 @@ def call_path(budget: Budget) -> Iterator[Row]:
     is_right = bool(np.all(np.asarray(jitted(x)) == 1))
     compiled = compile_graph(jitted.trace(x))
     storages, out = [Storage.from_numpy(np.zeros(16, np.float32))], Storage.allocate(64)
-    table = compiled.runner().table
+    table = compiled.bound().table
     bases = [storages[0].ptr, out.ptr, Storage.allocate(64).ptr]
     native = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int)(("abs", ctypes.CDLL(None)))
     layers: dict[str, Function] = {

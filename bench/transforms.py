@@ -226,7 +226,7 @@ def arena_row() -> Row:
     arena = {}
     for strategy in (None, "sqrt"):
         graph = td.jit(gradients.long_gradient(td, strategy)).trace(*gradients.long_values())
-        arena[strategy] = compile_graph(graph).runner().scheduled.arena_bytes
+        arena[strategy] = compile_graph(graph).bound().encoded.arena_bytes
     ratio = arena[None] / arena["sqrt"]
     return Row(
         "grad(scan), sqrt: arena", arena["sqrt"], "B", ratio, 20.0, "all stored", arena[None]

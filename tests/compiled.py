@@ -12,25 +12,28 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tetrad.backends.cpu.executable import BoundCall, Executable
 from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.memory import Storage, size_class
-from tetrad.compiler.driver import Compiled, Runner
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.sizes import bind
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import Schedule
+from tetrad.schedule.text import parse, to_text
+from tetrad.schedule.verify import verify
 
 RED_ZONE = 64  # bytes after the arguments; after results it is what is left of their block
 RED = 0xC3
 
 
-def bound(compiled: Compiled, dims: Mapping[str, int]) -> Runner:
-    return compiled.runner(tuple(dims[name] for name in compiled.dims))
+def bound(compiled: Executable, dims: Mapping[str, int]) -> BoundCall:
+    return compiled.bound(tuple(dims[name] for name in compiled.dims))
 
 
 def run(
-    compiled: Compiled,
+    compiled: Executable,
     arrays: Sequence[np.ndarray],
     dims: Mapping[str, int] | None = None,
     threads: int = 1,
@@ -39,15 +42,16 @@ def run(
     """The results of machine code. Arena and results hold `poison` before, what lies behind them is
     watched."""
     values = dims or {}
+    check_schedule(compiled.schedule)
     runner = bound(compiled, values)
     arguments = [fenced(a) for a in arrays]
-    for slot in compiled.lowered.outputs:
+    for slot in compiled.schedule.outputs:
         if slot.kind == "constant":
             compiled.constants.address(slot)  # else its memory would come from the poisoned blocks
-    runner.ready.arenas.idle[:] = [filled(runner.scheduled.arena_bytes, poison)]
+    runner.arenas.idle[:] = [filled(runner.encoded.arena_bytes, poison)]
     taken = {"input": lambda i: arrays[i].nbytes, "fresh": int, "constant": int}
     dirty = [filled(taken[kind](detail), poison) for kind, detail in runner.plan if kind in taken]
-    dirty += [filled(arrays[i].nbytes, poison) for i in runner.ready.copied]
+    dirty += [filled(arrays[i].nbytes, poison) for i in runner.copied]
     # back to the pool: the results, and copies of arguments that are changed in place, get these
     # blocks
     del dirty
@@ -64,6 +68,13 @@ def run(
             assert (tail == poison).all(), f"the bytes after result {i} were written to"
     pairs = zip(results, compiled.outputs, shapes, strict=True)
     return [storage.as_numpy(kind.dtype.np, shape).copy() for storage, kind, shape in pairs]
+
+
+def check_schedule(schedule: Schedule) -> None:
+    """It keeps the rules of the language, and parsing what is printed prints the same."""
+    verify(schedule)
+    text = to_text(schedule, sources=False)
+    assert to_text(parse(text)) == text
 
 
 def block_bytes(storage: Storage) -> np.ndarray:
@@ -88,16 +99,18 @@ def filled(nbytes: int, byte: int) -> Storage:
 
 
 def run_on_evaluator(
-    compiled: Compiled, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
+    compiled: Executable, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
-    return interpret(compiled.lowered, arrays, dims or {})
+    return evaluate_schedule(compiled.schedule, arrays, dims or {})
 
 
 def evaluate_lowered(
     graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
     """The graph optimised, lowered and run on the kernel evaluator; no machine code is made."""
-    return interpret(lower_graph(graph, Lowerer(current_target().machine)), arrays, dims or {})
+    schedule = lower_graph(graph, Lowerer(current_target().machine))
+    check_schedule(schedule)
+    return evaluate_schedule(schedule, arrays, dims or {})
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> str | None:

@@ -19,8 +19,9 @@ import pytest
 import tetrad.ops  # noqa: F401  (fills the registry)
 from tests.compiled import difference, run, run_on_evaluator
 from tests.oracle import disagreement
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import LEVELS, current_target
-from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import optimise
 from tetrad.core.dtypes import (
     ARRAY_DTYPES,
@@ -49,7 +50,8 @@ from tetrad.lower.lower import Lowerer
 from tetrad.ops.cases import pick, random_array, same_shaped
 from tetrad.ops.rules import NUMBERS, ieee, same_type
 from tetrad.passes.fused import fuse_program
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 EACH = [pytest.param(o, d, id=f"{o.name}-{d}") for o in OPS for d in o.dtypes]
@@ -98,7 +100,7 @@ def graph_of(op: Op, case: Case) -> Graph:
 def conforms(op: Op, case: Case) -> None:
     """Everything this file promises, for one case."""
     compiled = compile_graph(graph_of(op, case))
-    for program in programs_of(compiled.lowered):
+    for program in programs_of(compiled.schedule):
         verify(program, current_target().machine.workgroup_bytes)
     arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in case.args]
     wanted = run_on_evaluator(compiled, arrays)
@@ -110,7 +112,7 @@ def conforms(op: Op, case: Case) -> None:
 
 
 def every_run(
-    compiled: Compiled, arrays: list[np.ndarray]
+    compiled: Executable, arrays: list[np.ndarray]
 ) -> Iterator[tuple[list[np.ndarray], str]]:
     for threads, poison in ((1, 0xFF), (2, 0x00), (3, 0xA7), (1, 0xFF)):
         yield (
@@ -140,7 +142,7 @@ def test_kernels_for_other_processors_give_the_same_bits(op: Op) -> None:
             lowerer.lower(fuse_program(optimise(graph_of(op, case)))) for lowerer in lowerers
         ]
         kinds = {tuple(map(str, programs_of(each))): each for each in lowered}
-        results = [interpret(each, arrays, {}) for each in kinds.values() if len(kinds) > 1]
+        results = [evaluate_schedule(each, arrays, {}) for each in kinds.values() if len(kinds) > 1]
         pairs = (pair for other in results[1:] for pair in zip(other, results[0], strict=True))
         for got, want in pairs:
             assert difference(got, want) is None, (
@@ -249,5 +251,5 @@ def test_a_new_op_prints_parses_and_fuses(fresh_op: Op) -> None:
     graph = make_graph("fused", [x, y, z], [REGISTRY["sqrt"](fresh_op(REGISTRY["abs"](x), y, z))])
     assert parse(to_text(graph)) is graph
     compiled = compile_graph(graph)
-    assert len(programs_of(compiled.lowered)) == 1
+    assert len(programs_of(compiled.schedule)) == 1
     assert difference(run(compiled, arrays)[0], evaluate(graph, arrays)[0]) is None

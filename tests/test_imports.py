@@ -33,6 +33,10 @@ FOLDERS = frozenset(p.name for p in (ROOT / "tetrad").iterdir() if (p / "__init_
 # (file, imported module): why the import may sit inside a function
 INSIDE_FUNCTIONS = {
     (
+        "tetrad/schedule/nodes.py",
+        "tetrad.schedule.text",
+    ): "printing lives with parsing, and text imports nodes",
+    (
         "tetrad/kernel/nodes.py",
         "tetrad.kernel.text",
     ): "printing lives with parsing, and text imports nodes",

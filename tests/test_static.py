@@ -52,6 +52,65 @@ def unsafe_settings(module: Module) -> Iterator[str]:
                 yield f"{module.place(node)}: {node.arg}={ast.unparse(node.value)}"
 
 
+# Ops may know each other by name, in text a name is a name, and these are kernels of single ops.
+NAMES_ARE_NAMES = (
+    "tetrad/ops/",
+    "tetrad/graph/text.py",
+    "tetrad/kernel/text.py",
+    "tetrad/lower/special.py",
+)
+
+
+def is_op_name(node: ast.AST) -> bool:
+    """x.op.name, or op.name."""
+    if not isinstance(node, ast.Attribute) or node.attr != "name":
+        return False
+    owner = node.value
+    return getattr(owner, "attr", getattr(owner, "id", "")) == "op"
+
+
+def aliases_of_op_names(module: Module) -> set[str]:
+    """Variables that hold the name of an op."""
+    found: set[str] = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                pairs = [(target, node.value)]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    pairs = list(zip(target.elts, node.value.elts, strict=False))
+                found |= {
+                    t.id for t, value in pairs if isinstance(t, ast.Name) and is_op_name(value)
+                }
+    return found
+
+
+def compared_op_names(module: Module) -> Iterator[str]:
+    """Comparisons with the name of an op, and look-ups under it but for the registry of names."""
+    if module.path.startswith(NAMES_ARE_NAMES):
+        return
+    known = aliases_of_op_names(module)
+
+    def holds_name(node: ast.AST) -> bool:
+        return is_op_name(node) or (isinstance(node, ast.Name) and node.id in known)
+
+    for node in ast.walk(module.tree):
+        asked: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            asked = [node.left, *node.comparators]
+        elif isinstance(node, ast.Subscript) and ast.unparse(node.value) != "REGISTRY":
+            asked = [node.slice]
+        elif isinstance(node, ast.Match):
+            asked = [node.subject]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            owner = ast.unparse(node.func.value)
+            if node.func.attr in ("get", "index") and owner not in ("REGISTRY", "params"):
+                asked = list(node.args)
+            elif node.func.attr in ("startswith", "endswith"):
+                asked = [node.func.value]
+        if any(map(holds_name, asked)):
+            yield f"{module.place(node)}: {ast.unparse(node)}"  # type: ignore[arg-type]
+
+
 def missing_docstring(module: Module) -> Iterator[str]:
     if module.tree.body and not ast.get_docstring(module.tree):
         yield f"{module.path}: no docstring"
@@ -78,7 +137,14 @@ def asserts_on_input(module: Module) -> Iterator[str]:
     yield from found
 
 
-CHECKS = (unsafe_imports, unsafe_names, unsafe_settings, missing_docstring, asserts_on_input)
+CHECKS = (
+    unsafe_imports,
+    unsafe_names,
+    unsafe_settings,
+    compared_op_names,
+    missing_docstring,
+    asserts_on_input,
+)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -97,6 +163,11 @@ def test_the_package_has_none_of(check: Callable[[Module], Iterator[str]]) -> No
         (unsafe_names, "builtins.exec('x = 1')"),
         (unsafe_settings, "run('ls', shell=True)"),
         (unsafe_settings, "np.load(path, allow_pickle=flag)"),
+        (compared_op_names, "node.op.name == 'reshape'"),
+        (compared_op_names, "node.op.name not in LEAVES"),
+        (compared_op_names, "KINDS[node.op.name]"),
+        (compared_op_names, "KINDS.get(op.name)"),
+        (compared_op_names, "kind, name = node.op.kind, node.op.name\nif name == 'add': pass"),
         (missing_docstring, "x = 1"),
         (asserts_on_input, "def f(n):\n    assert n > 0"),
         (asserts_on_input, "def f(n):\n    def g():\n        assert n > 0"),
@@ -112,6 +183,9 @@ def test_an_offence_is_found(check: Callable[[Module], Iterator[str]], text: str
     [
         (unsafe_names, "model.eval()"),
         (unsafe_settings, "np.load(path, allow_pickle=False)"),
+        (compared_op_names, "node.op is reshape or node.op.kind == 'reduce'"),
+        (compared_op_names, "REGISTRY.get(node.op.name)"),
+        (compared_op_names, "message = f'{node.op.name} is not compiled yet'"),
         (missing_docstring, ""),
         (asserts_on_input, "def f(self):\n    assert self.done"),
     ],

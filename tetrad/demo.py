@@ -110,9 +110,9 @@ def compare(
     if story.threads > 1:
         call = prepare(compiled, tuple(given), {})
         timed["tetrad, one thread"] = best_seconds(
-            lambda: call.runner.run(call.storages(), threads=1)
+            lambda: call.bound.run(call.storages(), threads=1)
         )
-        (alone,) = call.runner.run(call.storages(), threads=1)
+        (alone,) = call.bound.run(call.storages(), threads=1)
         results["tetrad, one thread"] = alone.as_numpy(np.dtype(np.float32), wide.shape)
     table = Table(
         "", "time", "of NumPy's", "largest error against float64", box=None, pad_edge=False

@@ -25,7 +25,7 @@ TESTS = (
     "tests/backends/llvm", "tests/lower", "tests/ops/matmul", "tests/ops/attention",
     "tests/ops/fft",
     "tests/ops/linalg",
-    "tests/ops/quantized_matmul", "tests/loopnest", "tests/quant/test_lanes.py",
+    "tests/ops/experts", "tests/ops/weight_layout", "tests/loopnest", "tests/quant/test_lanes.py",
     "tests/arrays/test_quantized.py",
     "tests/transforms/test_laws.py",
     "tests/backends/cpu/test_native.py", "tests/backends/cpu/test_table.py",

@@ -23,13 +23,15 @@ from tests.compiled import run
 from tests.replay.programs import SPECIAL, TRANSFORMED
 from tests.test_conformance import OPS, drawn, graph_of
 from tetrad.compiler.dispatch import calls_out
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
+from tetrad.ops.matmul.op import matmul
+from tetrad.ops.quantized.op import quantize_rows
 from tetrad.passes.inline_custom import inline_custom
 from tetrad.quant.lanes import LANES
+from tetrad.schedule.nodes import programs_of
 
 S = td.Spec
 KEY = S((2,), td.uint32)
@@ -160,7 +162,7 @@ def low_bit() -> Iterator[Example]:
 
 
 def product_in_8_bits(x: Any, weight: Any) -> Any:
-    return lowbit_matmul(quantize_rows(x), weight)
+    return matmul(quantize_rows(x), weight, transposed=True)
 
 
 def with_weight(name: str, format: str, rows: int, function: Callable[[Any, Any], Any]) -> Example:
@@ -180,7 +182,7 @@ def line(example: Example) -> str:
     graph, arrays = example.make()
     compiled = compile_graph(graph)
     asked = digest(arrays)
-    if any(calls_out(program.body) for program in programs_of(compiled.lowered)):
+    if any(calls_out(program.body) for program in programs_of(compiled.schedule)):
         return f"{example.name} | {asked} | by LAPACK"
     return f"{example.name} | {asked} | {digest(run(compiled, arrays, threads=THREADS))}"
 

@@ -16,20 +16,20 @@ from tetrad.backends.cpu import compile as kernels
 from tetrad.backends.cpu import encode as schedule
 from tetrad.backends.cpu import executable as ready
 from tetrad.backends.cpu.code_cache import Objects
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.llvm import flow, memory
 from tetrad.backends.llvm.emitter import Codegen, Emitted, form
 from tetrad.backends.llvm.rules import rules
-from tetrad.compiler import check, driver, suspicion
-from tetrad.core import show
+from tetrad.compiler import check, suspicion
 from tetrad.core.dtypes import f32, index
 from tetrad.core.errors import CheckError, VerifyError
 from tetrad.core.record import replace
 from tetrad.core.source import Source
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.schedule.nodes import Launch, Lowered, Slot
+from tetrad.schedule.nodes import Launch, Schedule, Slot
 from tetrad.schedule.plan import Life, Plan
 
 MODES = [
@@ -347,7 +347,7 @@ HERE = Source("model.py", 41, "forward")
 
 def hand_made(
     body: Callable[[KernelBuilder, n.Buffer, n.Buffer, Val], None], size: int = 20
-) -> driver.Compiled:
+) -> Executable:
     """x -> y, both f32[size], by one kernel over 32 invocations."""
     graph = td.trace(lambda x: x + 1)(td.Spec((size,), td.float32))
     k = KernelBuilder("by_hand", 16)
@@ -356,12 +356,12 @@ def hand_made(
     program, kind = k.finish(), graph.outputs[0].type
     given, made = Slot("x", kind, "input", 0), Slot("y", kind, "output", 0)
     launch = Launch(program, (given, made), {}, 2, frozenset({made}), source=HERE)
-    lowered = Lowered(graph, (launch,), (given,), (made,))
+    lowered = Schedule(graph, (launch,), (given,), (made,))
     addresses = kernels.KERNELS.load([program], current_target())
-    return driver.Compiled(graph, lowered, addresses, (), show.Clock())
+    return Executable("f", lowered, addresses, (), (), graph=graph, watch=suspicion.watch_of_flags)
 
 
-def run_by_hand(compiled: driver.Compiled, array: np.ndarray) -> np.ndarray:
+def run_by_hand(compiled: Executable, array: np.ndarray) -> np.ndarray:
     (result,) = compiled.run([Storage.from_numpy(array)])
     return result.as_numpy(array.dtype, array.shape)
 

@@ -12,7 +12,7 @@ from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
 from tests.oracle import too_far
 from tetrad.backends.cpu.compile import KERNELS
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import f32, i32
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import Dim, Size, bind
@@ -20,13 +20,17 @@ from tetrad.graph.build import make_constant, make_graph
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.verify import verify
+from tetrad.ops.arg_extremes.op import argmax
 from tetrad.ops.arithmetic import add, multiply, square, subtract
 from tetrad.ops.cases import random_array
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
 from tetrad.ops.quotients import divide
-from tetrad.ops.reduce import argmax, reduce_max, reduce_sum
-from tetrad.ops.special import cumsum, matmul, scatter_add
+from tetrad.ops.reduce import reduce_max, reduce_sum
+from tetrad.ops.running.op import cumsum
+from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import exp
+from tetrad.schedule.nodes import programs_of
 
 MOST = 70
 SIZES = (1, 2, 15, 16, 17, 33, 64, 65, MOST, 0)
@@ -98,7 +102,7 @@ def arguments(graph: Graph, dims: dict[str, int]) -> list[np.ndarray]:
 def test_every_size_from_one_program(make: Callable[[], Graph]) -> None:
     graph = make()
     compiled = compile_graph(graph)
-    for program in programs_of(compiled.lowered):
+    for program in programs_of(compiled.schedule):
         verify(program)
     before = KERNELS.compiled
     for size in SIZES:

@@ -16,8 +16,9 @@ import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
 from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.driver import Compiled, compile_graph
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import f32, i32
 from tetrad.core.errors import BoundsError
 from tetrad.graph.build import make_call, make_constant, make_graph, make_item
@@ -25,15 +26,16 @@ from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.arithmetic import add, multiply, square, subtract
 from tetrad.ops.gather import gather
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import expand, reshape, transpose
 from tetrad.ops.reduce import reduce_sum
-from tetrad.ops.special import matmul, scatter_add
+from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import tanh
 
 SHAPE = (6, 35)
 
 
-def call(compiled: Compiled, *arrays: np.ndarray) -> list[np.ndarray]:
+def call(compiled: Executable, *arrays: np.ndarray) -> list[np.ndarray]:
     """As jit calls it: no say about threads."""
     results = compiled.run([Storage.from_numpy(a) for a in arrays])
     return [s.as_numpy(t.dtype.np, t.shape) for s, t in zip(results, compiled.outputs, strict=True)]  # type: ignore[arg-type]
@@ -164,7 +166,7 @@ def test_equal_layers_are_compiled_once_and_give_what_inlining_gives() -> None:
     flat = compile_graph(graph_of(inlined, *inlined_sums, inputs=[x, *weights]))
     for a, b in zip(run(calls, arrays, threads=2), run(flat, arrays), strict=True):
         assert difference(a, b) is None
-    assert len({id(step.body) for step in calls.lowered.steps}) == 1  # type: ignore[union-attr]
+    assert len({id(step.body) for step in calls.schedule.steps}) == 1  # type: ignore[union-attr]
 
 
 # -- donation --------------------------------------------------------------------------------------
@@ -209,7 +211,7 @@ def test_a_donated_input_that_is_still_read_is_not_overwritten(threads: int) -> 
     for graph in programs:
         plain, donating = compile_graph(graph), compile_graph(graph, (0,))
         want = run(plain, [array])
-        storages = donating.runner(()).run([Storage.from_numpy(array.copy())], threads=threads)
+        storages = donating.bound(()).run([Storage.from_numpy(array.copy())], threads=threads)
         for storage, wanted in zip(storages, want, strict=True):
             assert difference(storage.as_numpy(wanted.dtype, wanted.shape), wanted) is None, str(
                 graph

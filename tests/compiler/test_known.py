@@ -17,7 +17,6 @@ from tetrad.backends.cpu.cache import ObjectCache
 from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler import known
 from tetrad.compiler.known import Known, Sized
-from tetrad.compiler.reading import Recalled
 from tetrad.core.errors import BoundsError
 from tetrad.tracing.array import Array
 
@@ -79,7 +78,7 @@ def test_a_second_process_does_not_trace() -> None:
     function = second.known()
     assert results(function) == want and second.traced == 0
     (found,) = function.found.values()
-    assert found is not None and isinstance(found.program, Recalled)
+    assert found is not None and not found.program.is_full
 
 
 def test_a_recalled_program_serves_every_size() -> None:

@@ -12,7 +12,8 @@ import pytest
 
 from tests.compiled import difference, run, run_on_evaluator
 from tests.graph.graphs import arg
-from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.backends.cpu.executable import Executable
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import (
     DType,
     bf16,
@@ -37,15 +38,19 @@ from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.verify import verify
 from tetrad.loopnest.index import Sizes, Space
 from tetrad.loopnest.reader import index_key
+from tetrad.ops.arg_extremes.op import argmax
 from tetrad.ops.arithmetic import add, multiply, sqrt, square, subtract
 from tetrad.ops.compare import logical_not
 from tetrad.ops.convert import cast
 from tetrad.ops.gather import gather
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
 from tetrad.ops.quotients import divide
-from tetrad.ops.reduce import argmax, reduce_max, reduce_sum
-from tetrad.ops.special import cumsum, matmul, scatter_add
+from tetrad.ops.reduce import reduce_max, reduce_sum
+from tetrad.ops.running.op import cumsum
+from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import exp, tanh
+from tetrad.schedule.nodes import programs_of
 
 Spec = tuple[DType, Shape]
 Build = Callable[..., Node | Sequence[Node]]
@@ -61,7 +66,7 @@ def random(dtype: DType, shape: Shape, seed: int = 0) -> np.ndarray:
     return np.asarray(rng.integers(-5 if dtype.is_signed else 0, 6, shape)).astype(dtype.np)
 
 
-def compiled_from(build: Build, specs: Sequence[Spec]) -> Compiled:
+def compiled_from(build: Build, specs: Sequence[Spec]) -> Executable:
     inputs = [arg(i, dtype, *shape) for i, (dtype, shape) in enumerate(specs)]
     made = build(*inputs)
     return compile_graph(make_graph("f", inputs, [made] if isinstance(made, Node) else list(made)))
@@ -69,10 +74,10 @@ def compiled_from(build: Build, specs: Sequence[Spec]) -> Compiled:
 
 def check(
     build: Build, *specs: Spec, arrays: list[np.ndarray] | None = None, units: float = 0
-) -> Compiled:
+) -> Executable:
     """`units`: how many eps of 1 + |x| a result may be from the reference; 0 is exact."""
     compiled = compiled_from(build, specs)
-    for program in programs_of(compiled.lowered):
+    for program in programs_of(compiled.schedule):
         verify(program)
     given = arrays or [random(dtype, shape, i) for i, (dtype, shape) in enumerate(specs)]
     want = run_on_evaluator(compiled, given)
@@ -88,8 +93,8 @@ def check(
     return compiled
 
 
-def kernels(compiled: Compiled) -> list[str]:
-    return [program.name for program in programs_of(compiled.lowered)]
+def kernels(compiled: Executable) -> list[str]:
+    return [program.name for program in programs_of(compiled.schedule)]
 
 
 # -- rows ------------------------------------------------------------------------------------------

@@ -135,14 +135,14 @@ def test_show_one_step(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TETRAD_SHOW", f"passes:{name}")
-    compile_graph(close(arg(0, f32, 4), name="same")).runner()
+    compile_graph(close(arg(0, f32, 4), name="same")).bound()
     assert capsys.readouterr().err == f"pass {name}: graph same: nothing to do\n"
 
 
 def shown(name: str, graph: Graph, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> str:
     """What `TETRAD_SHOW=passes:name` prints of a compilation."""
     monkeypatch.setenv("TETRAD_SHOW", f"passes:{name}")
-    compile_graph(graph).runner()
+    compile_graph(graph).bound()
     return str(capsys.readouterr().err)
 
 
@@ -198,7 +198,7 @@ def test_the_plan_of_memory_is_shown(
 def test_every_step_is_timed() -> None:
     graph = td.trace(lambda x, w: td.sum(x @ w, axis=0) + 1)(S(8, 16), S(16, 32))
     compiled = compile_graph(graph)
-    compiled.runner()
+    compiled.bound()
     assert set(compiled.clock.steps) >= {s.name for s in PIPELINE} - {"merge_kernels"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -19,17 +18,22 @@ from tests.explain.programs import loops
 from tests.modules import ROOT
 from tetrad.backends.cpu import code_cache as objects
 from tetrad.backends.cpu.cache import ObjectCache
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.driver import Compiled
-from tetrad.compiler.program_cache import compile_fully, compile_graph, program_key
-from tetrad.compiler.reading import Recalled
+from tetrad.compiler.program_cache import (
+    compile_fully,
+    compile_graph,
+    entry_parts,
+    program_key,
+)
 from tetrad.core.dtypes import f32
+from tetrad.core.errors import ParseError
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_call, make_constant, make_graph, make_item, make_parameter
-from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
+from tetrad.schedule.text import kernels, to_text
 from tetrad.tracing.array import Array
 
 
@@ -77,7 +81,7 @@ def graph_of(name: str) -> Graph:
     return td.trace(function)(*(spec(*shape) for shape in shapes))
 
 
-def results(program: Compiled | Recalled, graph: Graph, **dims: int) -> list[bytes]:
+def results(program: Executable, graph: Graph, **dims: int) -> list[bytes]:
     g = np.random.default_rng(0)
     shapes = [[bind(n, dims) for n in i.type.shape] for i in graph.inputs]
     arrays = [g.standard_normal(shape).astype(np.float32) for shape in shapes]
@@ -91,7 +95,7 @@ def results(program: Compiled | Recalled, graph: Graph, **dims: int) -> list[byt
 def test_a_recalled_program_gives_the_same_bytes(name: str) -> None:
     graph, donated = graph_of(name), FUNCTIONS[name][2]
     first, second = compile_graph(graph, donated), compile_graph(graph, donated)
-    assert isinstance(first, Compiled) and isinstance(second, Recalled)
+    assert first.is_full and not second.is_full
     assert results(second, graph) == results(first, graph) == results(second, graph)
 
 
@@ -141,9 +145,9 @@ def test_a_recalled_program_serves_every_size(name: str) -> None:
     first, second = compile_graph(graph, donated), compile_graph(graph, donated)
     # a constant right side of a product is packed, so its content is in the program
     if name == "called":
-        assert isinstance(second, Compiled)
+        assert second.is_full
         return
-    assert isinstance(first, Compiled) and isinstance(second, Recalled)
+    assert first.is_full and not second.is_full
     for sizes in ({"n": 7, "m": 3}, {"n": 1, "m": 1}, {"n": 64, "m": 129}, {"n": 7, "m": 3}):
         assert results(second, graph, **sizes) == results(first, graph, **sizes)
 
@@ -161,7 +165,7 @@ def test_a_damaged_entry_is_a_compilation(
         path.write_bytes(data)
     objects.OBJECTS.addresses.clear()
     again = compile_graph(graph)
-    assert isinstance(again, Compiled)
+    assert again.is_full
     assert results(again, graph) == expected
 
 
@@ -173,7 +177,7 @@ def test_an_object_that_is_gone_is_a_compilation(own_cache: ObjectCache) -> None
     own_cache.clear()
     own_cache.put(key, body)
     objects.OBJECTS.addresses.clear()
-    assert isinstance(compile_graph(graph), Compiled)
+    assert compile_graph(graph).is_full
 
 
 def test_the_key_tells_programs_apart() -> None:
@@ -215,9 +219,9 @@ def with_constants(
 
 def test_a_program_serves_any_content_of_its_large_constants() -> None:
     first, second = with_constants(LARGE[0], LARGE[1]), with_constants(LARGE[1], LARGE[0] + 1)
-    assert isinstance(compile_graph(first), Compiled)
+    assert compile_graph(first).is_full
     program = compile_graph(second)
-    assert isinstance(program, Recalled)
+    assert not program.is_full
     assert results(program, second) == results(compile_fully(second, ()), second)
 
 
@@ -230,7 +234,7 @@ def test_large_constants_are_used_where_they_lie() -> None:
     compile_graph(graph)
     program = compile_graph(graph)
     results(program, graph)
-    assert isinstance(program, Recalled)
+    assert not program.is_full
     assert [held.ptr for held in program.constants.storage.values()] == [array.ctypes.data]
 
 
@@ -276,7 +280,7 @@ def test_a_program_that_depends_on_a_large_constant_is_not_kept(name: str) -> No
         x = make_parameter(ArrayType(f32, (40, 60)), 0)
         graph = make_graph(name, [x], [READERS[name](x, make_constant(array))])
         program = compile_graph(graph)
-        assert isinstance(program, Compiled)
+        assert program.is_full
         assert results(program, graph) == results(compile_fully(graph, ()), graph)
 
 
@@ -302,9 +306,9 @@ def test_a_large_constant_in_another_shape_is_still_that_constant() -> None:
                 [applied("add", x, applied("reshape", make_constant(array), shape=(60, 40)))],
             )
         )
-    assert isinstance(compile_graph(graphs[0]), Compiled)
+    assert compile_graph(graphs[0]).is_full
     program = compile_graph(graphs[1])
-    assert isinstance(program, Recalled)
+    assert not program.is_full
     assert results(program, graphs[1]) == results(compile_fully(graphs[1], ()), graphs[1])
 
 
@@ -343,9 +347,9 @@ def test_without_knowledge_of_the_processor_nothing_is_recalled(
 
 def test_a_trap_names_the_users_line_all_the_same() -> None:
     graph = td.trace(lambda x, i: td.take(x, i, axis=0))(spec(5), td.Spec((2,), td.int32))
-    assert isinstance(compile_graph(graph), Compiled)
+    assert compile_graph(graph).is_full
     program = compile_graph(graph)
-    assert isinstance(program, Recalled)
+    assert not program.is_full
     bad = [
         Storage.from_numpy(np.zeros(5, np.float32)),
         Storage.from_numpy(np.array([1, 7], np.int32)),
@@ -363,7 +367,7 @@ def test_a_trap_at_a_later_size_names_the_users_line() -> None:
     kinds = spec(5), td.Spec((n,), td.int32), td.Spec((n,), td.int32)
     graph = td.trace(picked)(*kinds)
     programs = compile_graph(graph), compile_graph(graph)
-    assert isinstance(programs[1], Recalled)
+    assert not programs[1].is_full
     told = []
     for program in programs:
         for size in (3, 2, 4):
@@ -378,9 +382,21 @@ def test_a_trap_at_a_later_size_names_the_users_line() -> None:
     assert told[0] == told[1]
 
 
-def test_an_entry_is_plain_json(own_cache: ObjectCache) -> None:
+def test_an_entry_holds_the_text_of_the_schedule(own_cache: ObjectCache) -> None:
     graph = graph_of("calls")
-    compile_graph(graph)
-    told = json.loads(own_cache.get(program_key(graph, ())))
-    assert [name for name, *_ in told["parts"]] == [part.name for part in innermost_first(graph)]
-    assert set(told["homes"]) == {symbol for symbol, *_ in told["kernels"]}
+    compiled = compile_graph(graph)
+    symbols, homes, constants, text = entry_parts(own_cache.get(program_key(graph, ())).decode())
+    assert text == to_text(compiled.schedule, sources=False) and constants == []
+    assert set(homes) == set(symbols) and len(symbols) == len(kernels(compiled.schedule))
+    recalled = compile_graph(graph)
+    assert not recalled.is_full and str(recalled.schedule) == text
+
+
+@pytest.mark.parametrize("head", ["", "constants", "code a b\nconstants y", "constants 9"])
+def test_a_malformed_entry_is_one_clear_error(own_cache: ObjectCache, head: str) -> None:
+    """Entries have checksums: this is what a defect of ours would do."""
+    graph = graph_of("elementwise")
+    key = program_key(graph, ())
+    own_cache.put(key, f"{head}\n\nschedule f(%0):\n".encode())
+    with pytest.raises(ParseError, match="expected"):
+        compile_graph(graph)

@@ -62,8 +62,10 @@ def test_nothing_is_printed_unasked() -> None:
             "schedule",
             [
                 "--- schedule: program",
-                "schedule layer: 1 entries",
-                "0 call layer(in0, in1, arena+",
+                "schedule layer(%0, %1):",
+                "\n  call @layer(",
+                "# table layer: 1 entries",
+                "#     0 call layer(in0, in1, arena+",
                 "groups",
             ],
         ),
@@ -73,7 +75,7 @@ def test_show(station: str, lines: list[str]) -> None:
     printed = stderr_of(TETRAD_SHOW=station)
     for line in lines:
         assert line in printed
-    others = {"kernel": '\nkernel "', "llvm": "define void", "schedule": "schedule program:"}
+    others = {"kernel": '\nkernel "', "llvm": "define void", "schedule": "schedule program("}
     assert [name for name, text in others.items() if name != station and text in printed] == []
     assert printed.count("graph program(%0") <= 1
 

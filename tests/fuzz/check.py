@@ -34,8 +34,9 @@ from tests.fuzz.program import Dims, Program, Step, build, replay, value, values
 from tests.fuzz.transforms import ROWS, Derived, arguments, derived, row
 from tests.oracle import disagreement, is_exact
 from tetrad.backends.cpu.compile import KERNELS
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import current_target
-from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.op import REGISTRY
 from tetrad.graph.build import make_graph
@@ -43,6 +44,7 @@ from tetrad.graph.evaluate import bind_value, evaluate
 from tetrad.graph.nodes import Graph
 from tetrad.graph.verify import verify as verify_graph
 from tetrad.kernel.verify import verify as verify_kernel
+from tetrad.schedule.nodes import programs_of
 
 Arrays = list[np.ndarray]
 RUNS = ((1, 0xFF), (2, 0x7F))  # threads, what memory held before
@@ -68,7 +70,7 @@ def failures(program: Program) -> Iterator[Failure]:
         graph = build(program)
         verify_graph(graph)
         compiled = compile_graph(graph)
-        for kernel in programs_of(compiled.lowered):
+        for kernel in programs_of(compiled.schedule):
             verify_kernel(kernel, current_target().machine.workgroup_bytes)
     except Exception as error:
         yield Failure(f"compiling raises {type(error).__name__}", str(error))
@@ -100,7 +102,9 @@ def attempts(what: str, find: Callable[..., Iterator[Failure]], *args: Any) -> I
         yield Failure(f"{what} raises {type(error).__name__}", str(error))
 
 
-def machine_failures(compiled: Compiled, arrays: Arrays, dims: dict[str, int]) -> Iterator[Failure]:
+def machine_failures(
+    compiled: Executable, arrays: Arrays, dims: dict[str, int]
+) -> Iterator[Failure]:
     want = run_on_evaluator(compiled, arrays, dims)
     for threads, poison in RUNS:
         got = run(compiled, arrays, dims, threads, poison)
@@ -119,7 +123,7 @@ def differences(
 
 
 def witness_failures(
-    program: Program, compiled: Compiled, arrays: Arrays, dims: dict[str, int]
+    program: Program, compiled: Executable, arrays: Arrays, dims: dict[str, int]
 ) -> Iterator[Failure]:
     graph = build(program, calls=False, every_step=True)
     found = evaluate_lowered(graph, arrays, dims)
@@ -147,7 +151,7 @@ def step_failures(i: int, step: Step, at_hand: Arrays, dims: dict[str, int]) -> 
 
 
 def eager_failures(
-    program: Program, graph: Graph, compiled: Compiled, arrays: Arrays, dims: dict[str, int]
+    program: Program, graph: Graph, compiled: Executable, arrays: Arrays, dims: dict[str, int]
 ) -> Iterator[Failure]:
     types = program.types
     steps = [item for item in program.items if isinstance(item, Step)]
@@ -159,7 +163,7 @@ def eager_failures(
     )
 
 
-def jit_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
+def jit_failures(program: Program, compiled: Executable) -> Iterator[Failure]:
     leaves = [value(item, {}) for item in program.items if not isinstance(item, Step)]
     function = td.jit(replay(program))
     try:
@@ -173,7 +177,7 @@ def jit_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
     )
 
 
-def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure]:
+def transform_failures(program: Program, compiled: Executable) -> Iterator[Failure]:
     dims = program.bindings[0]
     try:
         found = derived(program, build(program))
@@ -183,7 +187,7 @@ def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure
         return
     verify_graph(found.graph)
     whole = compile_graph(found.graph)
-    for kernel in programs_of(whole.lowered):
+    for kernel in programs_of(whole.schedule):
         verify_kernel(kernel, current_target().machine.workgroup_bytes)
     arrays = values(program, dims)
     given = arguments(program, found, arrays, dims)
@@ -200,7 +204,7 @@ def transform_failures(program: Program, compiled: Compiled) -> Iterator[Failure
 
 
 def row_failures(
-    found: Derived, compiled: Compiled, arrays: Arrays, got: Arrays, dims: Dims
+    found: Derived, compiled: Executable, arrays: Arrays, got: Arrays, dims: Dims
 ) -> Iterator[Failure]:
     for i in range(ROWS):
         mine = [row(a, i) if flag else a for a, flag in zip(arrays, found.inputs, strict=True)]

@@ -22,9 +22,9 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.loopnest.frame import Frame
-from tetrad.lower import special
 from tetrad.ops.movement import At, Reader, pad, slice_, transpose
 from tetrad.ops.reduce import MAX
+from tetrad.ops.scatter import kernel as scatter
 from tetrad.passes.simplify import simplify
 from tetrad.schedule.plan import Life, Plan, plan
 
@@ -108,7 +108,7 @@ def negative_index_scatters_to_the_front() -> None:
         raw = k.cast(frame.reading.wide(indices, (i,)), index)
         return k.select(raw < 0, k.index(0), raw)
 
-    special.checked_index = unwrapped
+    scatter.checked_index = unwrapped
 
 
 @plant
@@ -217,10 +217,10 @@ def barriers_are_missing() -> None:
 @plant
 def arena_is_not_written_before_it_is_read() -> None:
     """Every other launch of a program is left out."""
-    build = schedule.Scheduler.kernel_entry
+    build = schedule.TableEncoder.kernel_entry
 
     def forgetful(self: Any, launch: Any, *rest: Any) -> Any:
         made = build(self, launch, *rest)
         return None if any(slot.kind == "temp" for slot in launch.writes) else made
 
-    schedule.Scheduler.kernel_entry = forgetful
+    schedule.TableEncoder.kernel_entry = forgetful

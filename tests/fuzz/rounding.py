@@ -27,9 +27,10 @@ from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.llvm.module import emit_module
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.errors import TetradError
 from tetrad.graph.evaluate import evaluate
+from tetrad.schedule.nodes import programs_of
 
 # The control register of SSE: bits 13 and 14 round (down, up, to zero), 15 flushes results, 6 takes
 # subnormal operands for zeros, 7 to 12 mask exceptions. (Intel's manual, volume 1, section 10.2.3)
@@ -81,7 +82,7 @@ def results_of_program(seed: int) -> Callable[[], Results]:
 
     def results() -> Results:
         compiled = compile_graph(graph)
-        kernels = list(dict.fromkeys(programs_of(compiled.lowered)))
+        kernels = list(dict.fromkeys(programs_of(compiled.schedule)))
         found: Results = {f"kernel {i}": str(kernel) for i, kernel in enumerate(kernels)}
         for kernel in kernels[:1]:
             found["machine code"] = code_of(kernel)

@@ -24,10 +24,9 @@ from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.verify import verify
 from tetrad.ops.complex import join, part
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import copy, stop_gradient, transpose
-from tetrad.ops.quantized_matmul.decoded import decoded_matmul, dequantize
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows
-from tetrad.ops.special import matmul
+from tetrad.ops.quantized.op import dequantize, lowbit_rows, quantize_rows
 from tetrad.passes.rewrite import Rule, Rules
 from tetrad.passes.simplify import simplify
 from tetrad.quant.format import format_named
@@ -168,8 +167,8 @@ def on_blocks(rng: np.random.Generator) -> Node:
     x = arg(0, f32, 3, COLUMNS)
     users = (
         lambda: matmul(x, transpose(dequantize(w), perm=(1, 0))),
-        lambda: decoded_matmul(x, w),
-        lambda: lowbit_matmul(quantize_rows(x), w),
+        lambda: matmul(x, w, transposed=True),
+        lambda: matmul(quantize_rows(x), w, transposed=True),
         lambda: dequantize(copy(w, which=0)),
         lambda: dequantize(stop_gradient(w)),
         lambda: lowbit_rows(w, make_constant(rng.integers(0, ROWS, 4).astype(np.int32))),

@@ -17,9 +17,9 @@ from tetrad.graph.build import intern, make_call, make_constant, make_graph, mak
 from tetrad.graph.evaluate import evaluate, solve_dims
 from tetrad.ops.arithmetic import add, multiply, negative
 from tetrad.ops.gather import gather
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import expand, reshape, slice_, transpose
 from tetrad.ops.reduce import reduce_sum
-from tetrad.ops.special import matmul
 
 seq, batch = Dim("seq", max=64), Dim("batch", max=8)
 floats = np.arange(6, dtype=np.float32).reshape(2, 3)

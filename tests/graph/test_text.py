@@ -23,8 +23,8 @@ from tetrad.graph.build import apply, intern, make_call, make_constant, make_gra
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.graph.text import diff, literals, parse, structural_hash, to_text
 from tetrad.ops.arithmetic import add, multiply, negative
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import expand, pad, reshape, transpose
-from tetrad.ops.special import matmul
 
 seq, batch = Dim("seq", max=4096), Dim("batch", max=8)
 

@@ -41,9 +41,9 @@ def arrays_of(
 
 def kernels_of(function: Callable[..., Any], arrays: list[np.ndarray]) -> int:
     compiled = compile_graph(td.trace(function)(arrays))
-    assert all(isinstance(step, Launch) for step in compiled.lowered.steps)
+    assert all(isinstance(step, Launch) for step in compiled.schedule.steps)
     return len(
-        {to_text(step.program) for step in compiled.lowered.steps if isinstance(step, Launch)}
+        {to_text(step.program) for step in compiled.schedule.steps if isinstance(step, Launch)}
     )
 
 

@@ -17,20 +17,21 @@ from hypothesis import strategies as st
 import tetrad as td
 from tests.compiled import run, run_on_evaluator
 from tests.modules import ROOT
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.table import KernelEntry, LoopEntry
-from tetrad.compiler.driver import Compiled, compile_graph
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.tree import flatten
 from tetrad.graph.evaluate import evaluate
 from tetrad.passes import plan_scan
 from tetrad.passes.inline_custom import inline_custom
-from tetrad.schedule.nodes import Choose, Launch, Repeat, While
+from tetrad.schedule.nodes import Launch, Loop, Switch, While
 
 
-def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Compiled:
+def compiled(function: Callable[..., Any], *arrays: np.ndarray) -> Executable:
     return compile_graph(inline_custom(td.trace(function)(*arrays)))
 
 
-def check(function: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Compiled:
+def check(function: Callable[..., Any], *args: Any, rtol: float = 1e-5) -> Executable:
     """Machine code on 1 and 2 threads gives the evaluator's bits, and what the graph means."""
     graph, (arrays, _) = inline_custom(td.trace(function)(*args)), flatten(args)
     made = compile_graph(graph)
@@ -49,8 +50,8 @@ def numbers(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(dtype)
 
 
-def only_step(made: Compiled) -> Any:
-    (step,) = made.lowered.steps
+def only_step(made: Executable) -> Any:
+    (step,) = made.schedule.steps
     return step
 
 
@@ -139,11 +140,11 @@ def test_a_recurrent_cell_is_one_kernel_with_the_bits_of_many(
 ) -> None:
     arrays = weights(n, m, dtype)
     made = check(cell, *arrays)
-    launches = [step for step in made.lowered.steps if step.name.startswith("scan")]
+    launches = [step for step in made.schedule.steps if step.name.startswith("scan")]
     assert len(launches) == 1 and isinstance(launches[0], Launch)
     monkeypatch.setattr(plan_scan, "workgroup_groups", lambda loop, groups: None)
     several = compiled(cell, *arrays)
-    assert any(isinstance(step, Repeat) for step in several.lowered.steps)
+    assert any(isinstance(step, Loop) for step in several.schedule.steps)
     for one, other in zip(run(made, arrays), run(several, arrays), strict=True):
         assert one.tobytes() == other.tobytes()
 
@@ -181,7 +182,7 @@ def test_reductions_in_the_body(length: int, reverse: bool) -> None:
         )
 
     made = check(f, numbers(33), numbers(length, 33, seed=1))
-    assert isinstance(only_step(made), Repeat)
+    assert isinstance(only_step(made), Loop)
 
 
 def test_a_carry_that_is_a_result_lives_in_its_rows() -> None:
@@ -208,7 +209,7 @@ def test_a_body_with_large_kernels_is_run_by_all_workers() -> None:
         return td.scan(lambda c, _: (td.nn.softmax(c * 3), td.sum(c)), c, length=3)
 
     made = check(f, numbers(60, 400))
-    entry = made.runner().table.entries[0]
+    entry = made.bound().table.entries[0]
     assert isinstance(entry, LoopEntry) and not entry.alone
 
 
@@ -218,13 +219,13 @@ def test_a_short_body_is_run_by_one_worker() -> None:
         numbers(9),
         numbers(4, 9),
     )
-    entry = made.runner().table.entries[0]
+    entry = made.bound().table.entries[0]
     assert isinstance(entry, LoopEntry) and entry.alone
 
 
 def test_small_kernels_need_no_other_worker() -> None:
     for rows, is_small in ((6, True), (600, False)):
-        (entry,) = compiled(lambda x: td.nn.softmax(x), numbers(rows, 9)).runner().table.entries
+        (entry,) = compiled(lambda x: td.nn.softmax(x), numbers(rows, 9)).bound().table.entries
         assert isinstance(entry, KernelEntry) and entry.groups == rows and entry.serial is is_small
 
 
@@ -264,7 +265,7 @@ def test_while_loops(limit: float) -> None:
         )
 
     made = check(f, np.full(5, 0.1, np.float32), np.float32(limit))
-    assert isinstance(made.lowered.steps[-1], While)
+    assert isinstance(made.schedule.steps[-1], While)
 
 
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 9])
@@ -275,7 +276,7 @@ def test_switches(index: int) -> None:
         )
 
     made = check(f, np.int32(index), numbers(7), numbers(7, seed=1))
-    assert any(isinstance(step, Choose) for step in made.lowered.steps)
+    assert any(isinstance(step, Switch) for step in made.schedule.steps)
 
 
 def test_a_switch_inside_a_scan_inside_a_while_loop() -> None:

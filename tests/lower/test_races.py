@@ -11,14 +11,14 @@ import pytest
 import tetrad as td
 from tetrad.backends.cpu.isa.x86_64 import LEVELS
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.errors import RaceError
 from tetrad.core.sizes import Dim
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 S, N = td.Spec, Dim("n", max=1 << 20)
 
@@ -65,7 +65,7 @@ def run(name: str, target: Target) -> None:
         shape = tuple(n if isinstance(n, int) else SIZE for n in spec.shape)
         drawn = rng.standard_normal(shape).astype(np.float32)
         arrays.append(np.abs(drawn * 9).astype(np.int32) if spec.dtype is td.int32 else drawn)
-    interpret(lowered, arrays, {"n": SIZE})
+    evaluate_schedule(lowered, arrays, {"n": SIZE})
 
 
 @pytest.mark.parametrize("level", TILES)

@@ -49,7 +49,10 @@ class Reader:
         self.dtype = buffer.dtype
 
     def __call__(self, at: At) -> Val:
-        strides = [bind(s, self.dims) for s in row_strides(self.shape)]
+        return self.reshaped(at, self.shape)
+
+    def reshaped(self, at: At, shape: Shape) -> Val:
+        strides = [bind(s, self.dims) for s in row_strides(shape)]
         terms = (i * stride for i, stride in zip(at, strides, strict=True))
         return self.k.load(self.buffer, reduce(operator.add, terms, self.k.index(0)))
 

@@ -20,7 +20,7 @@ from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.evaluate import evaluate
 from tetrad.ops.cases import joined, random_array
 from tetrad.ops.complex import complex_, function_part, join, part
-from tetrad.ops.special import cumprod_parts, product_parts
+from tetrad.ops.running.op import cumprod_parts, product_parts
 
 Function = Callable[..., Any]
 BOTH = pytest.mark.parametrize("how", [lambda f: f, td.jit], ids=["eager", "jit"])

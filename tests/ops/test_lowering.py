@@ -27,17 +27,14 @@ EACH = [
 CASES = 3
 ROOT = Path(__file__).parents[1]
 OWN_TESTS = {
-    "quantize_rows": "ops/quantized_matmul/test_int8_rows.py",
-    "lowbit_matmul": "ops/quantized_matmul/test_int8_rows.py",
-    "lowbit_rows": "ops/quantized_matmul/test_int8_rows.py",
+    "quantize_rows": "ops/matmul/test_int8_rows.py",
+    "lowbit_rows": "ops/matmul/test_int8_rows.py",
     "put_cache": "passes/test_in_place_updates.py",
     "put_scales": "passes/test_in_place_updates.py",
     "dequantize": "arrays/test_quantized.py",
-    "decoded_matmul": "arrays/test_quantized.py",
-    "interleave": "ops/quantized_matmul/test_layout.py",
-    "top_experts": "ops/quantized_matmul/test_experts.py",
-    "expert_matmul": "ops/quantized_matmul/test_experts.py",
-    "row_matmul": "ops/matmul/test_linear.py",
+    "interleave": "ops/weight_layout/test_kernel.py",
+    "top_experts": "ops/experts/test_kernel.py",
+    "grouped_matmul": "ops/experts/test_kernel.py",
     **dict.fromkeys(
         ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det"),
         "ops/linalg/test_small_systems.py",

@@ -12,7 +12,7 @@ from tetrad.core.dtypes import bf16, bool_, f16, f32, i8, i32, i64, u8
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, Case
 from tetrad.core.types import ArrayType
-from tetrad.ops.reduce import SUM, argmax, argmin, reduce_any, reduce_max, reduce_min, reduce_sum
+from tetrad.ops.reduce import SUM, reduce_any, reduce_max, reduce_min, reduce_sum
 
 REDUCTIONS = [o for o in REGISTRY.values() if o.kind == "reduce"]
 
@@ -56,14 +56,6 @@ def test_signs_of_zeros() -> None:
     assert_close(reduce_min(zeros, axes=(1,)), np.float32([-0.0, -0.0]))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
-def test_nan_is_the_extreme_and_the_first_of_equals_wins(dtype) -> None:
-    x = np.array([[1, np.nan, 5, np.nan], [2, 7, 7, 2]], dtype)
-    assert_close(argmax(x, axis=1), np.array([1, 1]))
-    assert_close(argmin(x, axis=1), np.array([1, 0]))
-    assert argmax.type(ArrayType(f32, (2, 4)), axis=1) == ArrayType(i64, (2,))
-
-
 @pytest.mark.parametrize(
     ("op", "kind", "params", "error", "text"),
     [
@@ -97,20 +89,6 @@ def test_nan_is_the_extreme_and_the_first_of_equals_wins(dtype) -> None:
             {"axes": (1,)},
             ShapeError,
             "i32[2,0] has no elements along axes [1]",
-        ),
-        (
-            argmax,
-            ArrayType(f32, (2, 0)),
-            {"axis": 1},
-            ShapeError,
-            "f32[2,0] has no elements along axis 1",
-        ),
-        (
-            argmin,
-            ArrayType(f32, (2,)),
-            {"axis": -1},
-            ShapeError,
-            "axis -1 is out of range for f32[2]",
         ),
     ],
     ids=lambda value: getattr(value, "name", None),

@@ -31,7 +31,8 @@ from tetrad.ops.gather import gather
 from tetrad.ops.movement import concat, expand, reshape, slice_, transpose
 from tetrad.ops.quotients import floor_divide
 from tetrad.ops.reduce import reduce_max, reduce_min, reduce_prod, reduce_sum
-from tetrad.ops.special import cumsum, scatter_add
+from tetrad.ops.running.op import cumsum
+from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import atan, sigmoid, tanh
 
 nan, inf = np.nan, np.inf

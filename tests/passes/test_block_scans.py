@@ -11,7 +11,7 @@ import pytest
 
 import tetrad as td
 from tetrad.compiler.driver import compile_graph
-from tetrad.schedule.nodes import Launch, Repeat
+from tetrad.schedule.nodes import Launch, Loop
 
 rng = np.random.default_rng(5)
 MATRIX = (rng.standard_normal((6, 6)) * 0.4).astype(np.float32)
@@ -101,11 +101,11 @@ def test_rounds_forward_and_of_batches(body: Any) -> None:
 
 
 def steps_of(body: Any, unroll: int) -> list[Any]:
-    return list(compile_graph(td.trace(loop(body, unroll))(START, XS)).lowered.steps)
+    return list(compile_graph(td.trace(loop(body, unroll))(START, XS)).schedule.steps)
 
 
 def test_a_trip_has_so_many_steps() -> None:
-    lengths = [step.length for step in steps_of(sums, 3) if isinstance(step, Repeat)]
+    lengths = [step.length for step in steps_of(sums, 3) if isinstance(step, Loop)]
     assert lengths == [2, 1]  # two rounds of three, and one step
     for body in (elements, product):  # a loop within a kernel
         (one,), (three,) = ([s for s in steps_of(body, n) if isinstance(s, Launch)] for n in (1, 3))

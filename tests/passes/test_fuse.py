@@ -11,12 +11,12 @@ import pytest
 
 import tetrad as td
 from tetrad.backends.cpu.isa import current_target
-from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.lower.lower import Lowerer
 from tetrad.passes import fuse as fuse_module
 from tetrad.passes.fuse import MAP_WORK, ROW_WORK, TILE_WORK, TRIES, _Fusion, fuse
 from tetrad.passes.questions import weight
+from tetrad.schedule.nodes import programs_of
 
 Program = Callable[[td.Array], td.Array]
 

@@ -9,7 +9,7 @@ import tetrad as td
 from tetrad.compiler.driver import compile_graph
 from tetrad.ops.attention.cache import put_cache, put_scales
 from tetrad.ops.dynamic.op import dynamic_slice, dynamic_update_slice
-from tetrad.schedule.nodes import Repeat
+from tetrad.schedule.nodes import Loop
 from tetrad.tracing.array import Array
 
 LAYERS, SLOTS, HEADS, LENGTH, CHANNELS = 2, 3, 2, 32, 32
@@ -152,8 +152,8 @@ def test_a_row_that_is_read_before_the_update_needs_no_copy() -> None:
         return td.scan(step, rows, td.arange(1, 8, dtype=td.int32))[0]
 
     program = compile_graph(td.trace(fill)(td.zeros((8, 5))))
-    (loop,) = program.lowered.steps
-    assert isinstance(loop, Repeat)
+    (loop,) = program.schedule.steps
+    assert isinstance(loop, Loop)
     assert loop.outputs[0] is loop.inputs[0]  # where it lay
     assert not any(
         slot.kind == "temp" and slot.type.size == 40

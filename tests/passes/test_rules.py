@@ -33,10 +33,10 @@ from tetrad.ops.arithmetic import abs_, add, multiply, negative, pow_, subtract
 from tetrad.ops.compare import equal, not_equal
 from tetrad.ops.convert import cast
 from tetrad.ops.gather import gather
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, transpose
 from tetrad.ops.quotients import divide
 from tetrad.ops.reduce import reduce_sum
-from tetrad.ops.special import matmul
 from tetrad.ops.transcendental import exp
 from tetrad.passes import algebra as algebra_rules
 from tetrad.passes import fold as fold_rules

@@ -7,7 +7,7 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import optimise
 from tetrad.core.dtypes import c64, c128
 from tetrad.core.op import REGISTRY
@@ -23,6 +23,7 @@ from tetrad.ops.complex import join, part
 from tetrad.ops.movement import transpose
 from tetrad.passes.simplify import simplify
 from tetrad.passes.split import split
+from tetrad.schedule.nodes import programs_of
 
 EDGES = ("parameter", "constant", "join", "call", "item", "expand")  # what may still be complex
 
@@ -60,7 +61,7 @@ def test_a_chain_is_one_kernel(dtype: object) -> None:
     )
     assert_split(graph)
     compiled = compile_graph(graph)
-    assert len(programs_of(compiled.lowered)) == 1
+    assert len(programs_of(compiled.schedule)) == 1
     rng = np.random.default_rng(0)
     arrays = [random_array(rng, dtype, (9, 20), special=0.1) for _ in range(2)]  # type: ignore[arg-type]
     assert difference(run(compiled, arrays)[0], run_on_evaluator(compiled, arrays)[0]) is None
@@ -88,7 +89,7 @@ def test_parts_of_what_was_joined() -> None:
 
 def test_an_input_that_is_an_output_takes_no_kernel() -> None:
     compiled = compile_graph(td.trace(lambda z: z)(td.Spec((5,), c64)))
-    assert programs_of(compiled.lowered) == []
+    assert programs_of(compiled.schedule) == []
 
 
 def test_calls_keep_complex_parameters() -> None:

@@ -51,7 +51,7 @@ def test_only_a_whole_loop_is_unrolled() -> None:
         for unroll in (1, 4, 5, True)
     ]
     assert loops == [1, 1, 0, 0]
-    steps = compile_graph(td.trace(loop(True))(C, XS)).lowered.steps
+    steps = compile_graph(td.trace(loop(True))(C, XS)).schedule.steps
     assert not any(step.name.startswith("scan") for step in steps)
 
 

@@ -122,7 +122,7 @@ def test_any_number_of_threads_draws_the_same(threads: int) -> None:
 
 def test_a_draw_is_part_of_the_kernel_that_uses_it() -> None:
     graph = td.trace(lambda k, x: x + 0.1 * random.normal(k, (64, 64)))(KEY, td.zeros((64, 64)))
-    assert len(conformance.programs_of(compile_graph(graph).lowered)) == 1
+    assert len(conformance.programs_of(compile_graph(graph).schedule)) == 1
 
 
 def test_longer_draws_begin_with_the_shorter() -> None:

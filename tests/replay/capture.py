@@ -15,9 +15,10 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.compiled import check_schedule
 from tests.replay.canonical import canonical_kernel, canonical_llvm
 from tests.replay.programs import programs
-from tetrad.backends.cpu.encode import Constants, Scheduler
+from tetrad.backends.cpu.encode import Constants, TableEncoder
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.table import (
     BranchEntry,
@@ -30,14 +31,13 @@ from tetrad.backends.cpu.table import (
 )
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.record import replace
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
-from tetrad.schedule.nodes import Lowered, Slot
+from tetrad.schedule.nodes import Schedule, Slot, programs_of
 
 PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
 THREADS = 2
@@ -66,6 +66,7 @@ class LabelledConstants(Constants):
 def captured(name: str, graph: Graph, target: Target) -> dict[str, Any]:
     """What is compared of one program."""
     lowered = lower_graph(graph, Lowerer(replace(target.machine, parallel_groups=THREADS)))
+    check_schedule(lowered)
     kernels = list(dict.fromkeys(programs_of(lowered)))
     addresses = {kernel: FIRST_KERNEL + i for i, kernel in enumerate(kernels)}
     texts = [canonical_kernel(str(kernel)) for kernel in kernels]
@@ -91,9 +92,9 @@ def sizes_of(graph: Graph) -> list[dict[str, int]]:
 
 
 def scheduled(
-    lowered: Lowered, addresses: Mapping[Program, int], labels: Labels, dims: Mapping[str, int]
+    lowered: Schedule, addresses: Mapping[Program, int], labels: Labels, dims: Mapping[str, int]
 ) -> Iterator[str]:
-    made = Scheduler(addresses, LabelledConstants(labels)).schedule(lowered, dims)
+    made = TableEncoder(addresses, LabelledConstants(labels)).encode(lowered, dims)
     yield (
         f"arena {made.arena_bytes} moved {made.bytes_moved} flops {made.flops} at "
         f"{sorted(dims.values())}"

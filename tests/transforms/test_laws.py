@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -51,19 +51,14 @@ COMPILING = "put in by the compiler, after batching"
 ROW_BY_ROW = {
     **dict.fromkeys(("after", "product_parts", "cumprod_parts"), COMPILING),
     **dict.fromkeys(("put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
-    **dict.fromkeys(
-        ("quantize_rows", "lowbit_matmul", "lowbit_rows", "row_matmul", "interleave"), RUNNING
-    ),
-    **dict.fromkeys(("dequantize", "decoded_matmul", "top_experts", "expert_matmul"), RUNNING),
+    **dict.fromkeys(("quantize_rows", "lowbit_rows", "interleave"), RUNNING),
+    **dict.fromkeys(("dequantize", "top_experts", "grouped_matmul"), RUNNING),
 }
 # Ops that draw no cases, and the tests that prove their rules.
 SYSTEMS = ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det")
 LINALG = (*SYSTEMS, "qr", "eig", "eigh", "eigvalsh", "svd", "svdvals")
 ELSEWHERE = {
     **dict.fromkeys(LINALG, "tests/linalg/test_linalg.py"),
-    **dict.fromkeys(
-        ("row_matmul", "decoded_matmul"), "test_products_with_weights_as_files_hold_them"
-    ),
 }
 ALL_OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 
@@ -291,19 +286,18 @@ def test_products_with_weights_as_files_hold_them(dtype: DType | str) -> None:
     )
     floats = td.asarray(rng.standard_normal((16, 32)).astype("f"))
     w = td.quant.quantize(floats, dtype) if isinstance(dtype, str) else floats.astype(dtype)
-    product = REGISTRY["decoded_matmul" if isinstance(dtype, str) else "row_matmul"]
+    op = REGISTRY["matmul"]
+    product = partial(op, transposed=True)
     numbers = np.asarray(w.dequantize() if isinstance(dtype, str) else w).astype(np.float64)
     by_x = td.vjp(lambda x: product(x, w), x)[1](ct)[0]
-    assert_near([by_x], [np.asarray(ct) @ numbers], 1e-6, product)
+    assert_near([by_x], [np.asarray(ct) @ numbers], 1e-6, op)
     assert_near(
-        [td.jvp(lambda x: product(x, w), (x,), (x,))[1]], [np.asarray(x) @ numbers.T], 1e-6, product
+        [td.jvp(lambda x: product(x, w), (x,), (x,))[1]], [np.asarray(x) @ numbers.T], 1e-6, op
     )
     if not isinstance(dtype, str):
         by_w = td.vjp(lambda w: product(x, w), w)[1](ct)[0]
         assert by_w.dtype is dtype
-        assert_near(
-            [np.asarray(by_w).astype("f")], [np.asarray(ct).T @ np.asarray(x)], 1e-2, product
-        )
+        assert_near([np.asarray(by_w).astype("f")], [np.asarray(ct).T @ np.asarray(x)], 1e-2, op)
 
 
 @pytest.mark.parametrize("narrow", (f32, f16, bf16), ids=str)

@@ -18,7 +18,7 @@ from tetrad.core.errors import ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.owners import lasting
 from tetrad.core.types import ArrayType
-from tetrad.ops.quantized_matmul.decoded import dequantize as dequantize_op
+from tetrad.ops.quantized.op import dequantize as dequantize_op
 from tetrad.quant.format import format_named
 from tetrad.quant.lanes import DTYPES, LANES, lanes_of
 from tetrad.quant.separate import separate

@@ -22,7 +22,7 @@ import click
 from click.core import ParameterSource
 
 from tetrad.cli.console import note, progress_bar
-from tetrad.cli.unused import ON_OR_OFF, Function, Switch, together, unused_options
+from tetrad.cli.unused import ON_OR_OFF, Function, OnOffOption, together, unused_options
 from tetrad.core.errors import HubError
 from tetrad.core.extras import check_extra
 from tetrad.hub.describe import CACHE_BITS
@@ -78,7 +78,7 @@ class Command(click.Command):
                 raise self.no_option(ctx, name)
             found.append(word)
             takes = known.get(word)
-            if isinstance(takes, Switch) and not (words and words[0].lower() in ON_OR_OFF):
+            if isinstance(takes, OnOffOption) and not (words and words[0].lower() in ON_OR_OFF):
                 found.append("on")
             elif takes and words:
                 found.append(words.popleft())

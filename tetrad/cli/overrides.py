@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from tetrad.cli.options import READABLE, option, read_text
-from tetrad.cli.unused import ON_OR_OFF, Switch, together
+from tetrad.cli.unused import ON_OR_OFF, OnOffOption, together
 from tetrad.text.templates import named_template
 
 ROPE = {  # option: key of the architecture
@@ -59,7 +59,7 @@ override_options = together(
     help="The same, from a file."),
     option("--chat-template-kwargs", "variables", default=None, metavar="JSON",
     help="Variables of the template."),
-    option("-rea", "--reasoning", "--think", cls=Switch, type=click.Choice(ON_OR_OFF, False),
+    option("-rea", "--reasoning", "--think", cls=OnOffOption, type=click.Choice(ON_OR_OFF, False),
     default=None,
            help="off: ask a model that can think not to."),
     option("--reasoning-budget", type=click.IntRange(-1, 0), default=-1,

@@ -18,7 +18,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 ON_OR_OFF = ("on", "off", "auto", "enabled", "disabled", "true", "false", "1", "0")
 
 
-class Switch(click.Option):
+class OnOffOption(click.Option):
     """An option whose value, on, off or auto, may be left out."""
 
 
@@ -74,7 +74,7 @@ PLACING = (
 
 gpu_option = unused("-ngl", "--gpu-layers", "--n-gpu-layers", "gpu_layers", why=CPU)
 flash_option = unused(
-    "-fa", "--flash-attn", "flash", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=TILED
+    "-fa", "--flash-attn", "flash", cls=OnOffOption, type=click.Choice(ON_OR_OFF, False), why=TILED
 )
 place_options = together(
     *(unused(*names, why=CPU) for names in GPU), *(unused(*names, why=THREADS) for names in PLACING)
@@ -91,7 +91,7 @@ unused_options = together(
         "-co",
         "--color",
         "color",
-        cls=Switch,
+        cls=OnOffOption,
         type=click.Choice(ON_OR_OFF, False),
         why="answers are plain text",
     ),
@@ -106,12 +106,12 @@ unused_options = together(
         unused(*names, why=LOG)
         for names in (("--log-file",), ("-lv", "--verbosity", "--log-verbosity"))
     ),
-    unused("--log-colors", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=LOG),
+    unused("--log-colors", cls=OnOffOption, type=click.Choice(ON_OR_OFF, False), why=LOG),
     unused("-kvo/-nkvo", "--kv-offload/--no-kv-offload", "kv_offload", why=CPU),
     unused("--op-offload/--no-op-offload", "op_offload", why=CPU),
     unused("-cmoe", "--cpu-moe", is_flag=True, why=CPU),
     unused("--no-host", is_flag=True, why=CPU),
-    unused("-fit", "--fit", "fit", cls=Switch, type=click.Choice(ON_OR_OFF, False), why=CPU),
+    unused("-fit", "--fit", "fit", cls=OnOffOption, type=click.Choice(ON_OR_OFF, False), why=CPU),
     unused(
         "--repack/--no-repack", " /-nr", "repack", why="weights are always laid out for the kernels"
     ),

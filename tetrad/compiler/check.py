@@ -23,6 +23,7 @@ import numpy as np
 
 from tetrad.backends.cpu.encode import scratch_layout
 from tetrad.backends.cpu.encode_loops import NUMBER
+from tetrad.backends.cpu.executable import DEFECT, BoundCall, outside_buffer
 from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.cpu.pool import Trapped, run
 from tetrad.backends.cpu.table import KernelEntry, Word
@@ -30,22 +31,23 @@ from tetrad.backends.llvm.memory import BOUNDS_TRAP
 from tetrad.core.errors import BoundsError, CheckError, RaceError
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap, evaluate
-from tetrad.kernel.nodes import STOP_WORD, TAG_SHIFT, Program
+from tetrad.kernel.nodes import STOP_WORD, Program
 from tetrad.kernel.verify import verify
 from tetrad.schedule.evaluate import (
     Dims,
     Memory,
     buffers_of,
-    interpret,
     prepare,
     run_control,
     value_of,
 )
-from tetrad.schedule.nodes import Control, Launch, Lowered, Slot
+from tetrad.schedule.evaluate import (
+    evaluate as evaluate_schedule,
+)
+from tetrad.schedule.nodes import Control, Launch, Schedule, Slot
 from tetrad.schedule.plan import check_plan
 
 if TYPE_CHECKING:
-    from tetrad.compiler.driver import Runner
     from tetrad.core.machine import Machine
 
 ZONE = 256  # bytes of red zone before a block; behind it is the guard page
@@ -54,7 +56,6 @@ RED, POISON, UNWRITTEN = 0xC3, 0xFF, 0x5A
 # of a launch the evaluator runs in full; of larger ones it runs a sample
 MOST_INVOCATIONS = 1 << 22
 SAMPLED = 1 << 16  # invocations at the beginning, in the middle and at the end of a large launch
-DEFECT = "a defect of tetrad, please report it"
 
 
 def verify_programs(programs: Sequence[Program], machine: Machine) -> None:
@@ -63,24 +64,24 @@ def verify_programs(programs: Sequence[Program], machine: Machine) -> None:
 
 
 def run_interpreted(
-    runner: Runner, storages: Sequence[Storage], threads: int | None
+    call: BoundCall, storages: Sequence[Storage], threads: int | None
 ) -> list[Storage]:
     """The results of the kernel evaluator; no machine code of a kernel runs."""
-    results = interpret(runner.compiled.lowered, input_arrays(runner, storages), runner.dims)
+    results = evaluate_schedule(call.executable.schedule, input_arrays(call, storages), call.dims)
     return [Storage.from_numpy(np.ascontiguousarray(result)) for result in results]
 
 
-def run_checked(runner: Runner, storages: Sequence[Storage], threads: int | None) -> list[Storage]:
-    for done in list(runner.compiled.scheduler.done.values()):
-        for scheduled in done.values():
-            check_plan(scheduled.lives, scheduled.plan)
-    expected = check_launches(runner, runner.compiled.lowered, input_arrays(runner, storages))
-    return check_table(runner, storages, expected, threads)
+def run_checked(call: BoundCall, storages: Sequence[Storage], threads: int | None) -> list[Storage]:
+    for done in list(call.executable.encoder.done.values()):
+        for encoded in done.values():
+            check_plan(encoded.lives, encoded.plan)
+    expected = check_launches(call, call.executable.schedule, input_arrays(call, storages))
+    return check_table(call, storages, expected, threads)
 
 
-def input_arrays(runner: Runner, storages: Sequence[Storage]) -> list[np.ndarray]:
-    kinds = runner.compiled.lowered.inputs
-    shapes = [tuple(bind(n, runner.dims) for n in slot.type.storage_shape) for slot in kinds]
+def input_arrays(call: BoundCall, storages: Sequence[Storage]) -> list[np.ndarray]:
+    kinds = call.executable.schedule.inputs
+    shapes = [tuple(bind(n, call.dims) for n in slot.type.storage_shape) for slot in kinds]
     triples = zip(storages, kinds, shapes, strict=True)
     return [held.as_numpy(slot.type.dtype.np, shape) for held, slot, shape in triples]
 
@@ -126,22 +127,22 @@ class Guarded:
 
 
 def check_launches(
-    runner: Runner, lowered: Lowered, arrays: Sequence[np.ndarray]
+    call: BoundCall, schedule: Schedule, arrays: Sequence[np.ndarray]
 ) -> list[np.ndarray]:
-    """Every launch alone against the evaluator; the outputs, as `interpret` gives them."""
-    dims = runner.dims
-    memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
-    for step in lowered.steps:
+    """Every launch alone against the evaluator; the outputs, as `schedule.evaluate` gives them."""
+    dims = call.dims
+    memory: Memory = {slot: np.ravel(a) for slot, a in zip(schedule.inputs, arrays, strict=True)}
+    for step in schedule.steps:
         if isinstance(step, Control):
-            run_control(step, memory, dims, lambda body, given: check_launches(runner, body, given))
+            run_control(step, memory, dims, lambda body, given: check_launches(call, body, given))
         else:
-            check_launch(runner, step, memory)
-    return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]
+            check_launch(call, step, memory)
+    return [value_of(slot, memory, dims).copy() for slot in schedule.outputs]
 
 
-def check_launch(runner: Runner, launch: Launch, memory: Memory) -> None:
+def check_launch(call: BoundCall, launch: Launch, memory: Memory) -> None:
     """Run one launch on the evaluator and on the machine; memory then holds its results."""
-    dims = runner.dims
+    dims = call.dims
     groups = bind(launch.groups, dims)
     prepare(launch, memory, dims)
     if groups == 0:
@@ -151,8 +152,8 @@ def check_launch(runner: Runner, launch: Launch, memory: Memory) -> None:
         blocks[slot].bytes[:] = UNWRITTEN
     is_large = groups * launch.program.lanes > MOST_INVOCATIONS
     wanted = None if is_large else evaluator_trap(launch, memory, dims, range(groups))
-    code, value = run_alone(runner, launch, blocks)
-    compare_traps(runner, launch, wanted, code, value, is_large)
+    code, value = run_alone(call, launch, blocks)
+    compare_traps(call, launch, wanted, code, value, is_large)
     if is_large:
         check_sample(launch, blocks, memory, dims, groups)
     for slot, block in blocks.items():
@@ -196,11 +197,11 @@ def check_sample(
         )
 
 
-def run_alone(runner: Runner, launch: Launch, blocks: Mapping[Slot, Guarded]) -> tuple[int, int]:
+def run_alone(call: BoundCall, launch: Launch, blocks: Mapping[Slot, Guarded]) -> tuple[int, int]:
     """The machine code of one launch in a child process; its status words. What kills the child is
     an error."""
-    layout = scratch_layout(launch.program, runner.dims)
-    entry = runner.compiled.scheduler.kernel_entry(launch, runner.dims, Blocks(blocks), layout, 0)
+    layout = scratch_layout(launch.program, call.dims)
+    entry = call.executable.encoder.kernel_entry(launch, call.dims, Blocks(blocks), layout, 0)
     if not isinstance(entry, KernelEntry):
         raise TypeError(f"{launch.name} is not a kernel")
     words = Guarded.copy_of(np.array([word.value for word in entry.words], np.int64))
@@ -230,7 +231,7 @@ class Blocks:
         return Word(NUMBER, self.blocks[slot].address)
 
 
-def in_child(call: Callable[[], object]) -> int:
+def in_child(work: Callable[[], object]) -> int:
     """Make the call in a forked process; the signal that killed it, or 0."""
     with warnings.catch_warnings():
         # forking beside threads: the child runs native code only
@@ -239,7 +240,7 @@ def in_child(call: Callable[[], object]) -> int:
     if child == 0:
         try:
             faulthandler.disable()  # its death is reported by the parent, once
-            call()
+            work()
         finally:
             os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -247,29 +248,21 @@ def in_child(call: Callable[[], object]) -> int:
 
 
 def compare_traps(
-    runner: Runner, launch: Launch, wanted: KernelTrap | None, code: int, value: int, is_large: bool
+    call: BoundCall,
+    launch: Launch,
+    wanted: KernelTrap | None,
+    code: int,
+    value: int,
+    is_large: bool,
 ) -> None:
     """A trap of the user's program is the user's; one that only one side has is ours."""
     if code >= BOUNDS_TRAP:
-        raise left_buffer(launch, code, value, runner.dims)
+        raise outside_buffer(launch, code, value, call.dims)
     if code in launch.traps and (wanted is not None or is_large):
         raise launch.traps[code].error(value)
     if code or wanted is not None:
         sides = f"compiled code has trap {code}, the evaluator {wanted.code if wanted else 'none'}"
         raise CheckError(f"{launch.name}: {sides}", source=launch.source, hint=DEFECT)
-
-
-def left_buffer(launch: Launch, code: int, value: int, dims: Dims) -> CheckError:
-    """What a bounds check found: the code says which buffer."""
-    buffer = launch.program.buffers[(code & (1 << TAG_SHIFT) - 1) - BOUNDS_TRAP]
-    storage = [b for b in launch.program.buffers if not b.is_scratch]
-    where = (
-        "scratch"
-        if buffer.is_scratch
-        else f"{bind(launch.slots[storage.index(buffer)].type.size, dims)} elements"
-    )
-    message = f"{launch.name}: index {value} is outside buffer {buffer.name} ({where})"
-    return CheckError(message, source=launch.source, hint=DEFECT)
 
 
 def compare(launch: Launch, slot: Slot, block: Guarded, want: np.ndarray) -> None:
@@ -306,27 +299,30 @@ def difference(got: np.ndarray, want: np.ndarray) -> str | None:
 
 
 def check_table(
-    runner: Runner, storages: Sequence[Storage], expected: Sequence[np.ndarray], threads: int | None
+    call: BoundCall,
+    storages: Sequence[Storage],
+    expected: Sequence[np.ndarray],
+    threads: int | None,
 ) -> list[Storage]:
     """The table as it always runs, with poison where anything could be left over; copies of its
     results."""
-    given = [Guarded.copy_of(a) for a in input_arrays(runner, storages)]
-    made = output_blocks(runner, given)
-    arena = Guarded(runner.scheduled.arena_bytes, POISON)
+    given = [Guarded.copy_of(a) for a in input_arrays(call, storages)]
+    made = output_blocks(call, given)
+    arena = Guarded(call.encoded.arena_bytes, POISON)
     try:
-        run(runner.table, [block.address for block in (*given, *made, arena)], threads)
+        run(call.table, [block.address for block in (*given, *made, arena)], threads)
     except Trapped as trap:
-        raise runner.explained(trap) from None
-    name = runner.compiled.graph.name
+        raise call.explain(trap) from None
+    name = call.name
     if not all(block.is_intact() for block in (*given, *made, arena)):
         raise CheckError(
             f"{name}: the schedule wrote before the beginning of its memory", hint=DEFECT
         )
-    for i, (block, held) in enumerate(zip(given, input_arrays(runner, storages), strict=True)):
+    for i, (block, held) in enumerate(zip(given, input_arrays(call, storages), strict=True)):
         if block not in made and block.bytes.tobytes() != held.tobytes():
             raise CheckError(f"{name}: the schedule changed input {i}", hint=DEFECT)
     for i, (slot, block, want) in enumerate(
-        zip(runner.compiled.lowered.outputs, made, expected, strict=True)
+        zip(call.executable.schedule.outputs, made, expected, strict=True)
     ):
         found = difference(block.array(slot), np.ravel(want))
         if found is not None:
@@ -337,15 +333,15 @@ def check_table(
     return [stored(block) for block in made]
 
 
-def output_blocks(runner: Runner, given: list[Guarded]) -> list[Guarded]:
+def output_blocks(call: BoundCall, given: list[Guarded]) -> list[Guarded]:
     """Memory of each output: fresh and poisoned, taken over from a donated input, or a copy of what
     it equals."""
     made: list[Guarded] = []
-    for (kind, detail), slot in zip(runner.plan, runner.compiled.lowered.outputs, strict=True):
+    for (kind, detail), slot in zip(call.plan, call.executable.schedule.outputs, strict=True):
         if kind == "fresh":
             made.append(Guarded(detail, POISON))
         elif kind == "constant":
-            made.append(Guarded.copy_of(value_of(slot, {}, runner.dims)))
+            made.append(Guarded.copy_of(value_of(slot, {}, call.dims)))
         elif kind == "input":
             made.append(Guarded.copy_of(given[detail].bytes))
         else:

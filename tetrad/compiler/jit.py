@@ -24,7 +24,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import make_call, make_item
+from tetrad.graph.build import call, make_call, make_item
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
 from tetrad.passes.inline_custom import INLINE_CUSTOM
@@ -58,13 +58,13 @@ class Engine(Protocol):
 
 
 @record
-class Program:
+class Specialisation:
     """One compiled signature: serves every size of its Dims."""
 
     graph: Graph
-    compiled: Compiled
+    executable: Compiled
     tree: TreeDef
-    dims: tuple[Named, ...]  # sorted by name: the order of Compiled.run
+    dims: tuple[Named, ...]  # sorted by name: the order of Executable.run
     sizes: tuple[SizeExpr, ...]  # sizes inside the graph that must not become negative
     donated: tuple[int, ...]
     # inputs that are Python ints, and the integer types they are cast to
@@ -76,7 +76,7 @@ class Bound:
     """A program with the sizes of one call: everything a repeated call needs, looked up by the
     arguments' types."""
 
-    program: Program
+    program: Specialisation
     run: Callable[[list[ArrayStorage], tuple[int, ...]], list[ArrayStorage]]
     dims: tuple[int, ...]
     outputs: tuple[ArrayType, ...]
@@ -104,7 +104,7 @@ class Jitted:
         self._check_donated()
         self.dims = dims
         self.signatures: list[str] = []
-        self._programs: dict[Hashable, Program] = {}
+        self._programs: dict[Hashable, Specialisation] = {}
         self._traces: dict[Hashable, Traced] = {}
         self._bounds: dict[Hashable, Bound] = {}
         # the same for plain arrays, by the ids of their types
@@ -178,7 +178,7 @@ class Jitted:
             storages = _given_up(arrays, ours, storages, self.engine)
         return _returned(bound, bound.run(storages, bound.dims))
 
-    def _check_numbers(self, arguments: Arguments, program: Program) -> None:
+    def _check_numbers(self, arguments: Arguments, program: Specialisation) -> None:
         """A Python int travels in 64 bits: does it fit what the program makes of it?"""
         for i, dtype in program.narrowed:
             number = arguments.leaves[i]
@@ -232,7 +232,7 @@ class Jitted:
 
     # one program per signature
 
-    def _program(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Program:
+    def _program(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
         symbolic = self._symbolic(arguments, kinds)
         key = (arguments.key, symbolic)
         found = self._programs.get(key)
@@ -244,11 +244,11 @@ class Jitted:
                 self.signatures.append(self._describe(arguments, symbolic))
             return self._programs[key]
 
-    def _compile(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Program:
+    def _compile(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
         with own_floats():
             return self._compiled(arguments, kinds)
 
-    def _compiled(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Program:
+    def _compiled(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
         self.engine.prepare()
         traced = self._trace(arguments, kinds)
         dims = sorted(
@@ -259,7 +259,7 @@ class Jitted:
         compiled = self.engine.compile_graph(graph, donated)
         numbers = {i for i, kind in enumerate(kinds) if kind.weak is int}
         narrowed = tuple((i, dtype) for i, dtype in narrowings(graph) if i in numbers)
-        return Program(
+        return Specialisation(
             graph, compiled, traced.tree, tuple(dims), _shrinking_sizes(graph), donated, narrowed
         )
 
@@ -340,7 +340,7 @@ class Jitted:
         dims = tuple(values[dim.name] for dim in program.dims)
         return Bound(
             program,
-            program.compiled.run,
+            program.executable.run,
             dims,
             outputs,
             outputs[0] if program.tree is LEAF else None,
@@ -415,9 +415,9 @@ def narrowings(graph: Graph) -> list[tuple[int, DType]]:
         place = {node: i for i, node in enumerate(inner.inputs)}
         found = done[inner] = {}
         for node in inner.nodes():
-            if node.op.name == "cast" and node.inputs[0] in place and node.type.dtype.is_integer:
+            if node.op.converts and node.inputs[0] in place and node.type.dtype.is_integer:
                 found[place[node.inputs[0]], node.type.dtype] = None
-            called = done[node.param("graph")] if node.op.name == "call" else ()
+            called = done[node.param("graph")] if node.op is call else ()
             found |= {
                 (place[node.inputs[i]], dtype): None
                 for i, dtype in called

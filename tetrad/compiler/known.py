@@ -20,8 +20,9 @@ import numpy as np
 from tetrad.backends.cpu import code_cache as objects
 from tetrad.backends.cpu.cache import cache_key
 from tetrad.backends.cpu.code_cache import made_by
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.reading import Recalled, Wanted, recall, type_from
+from tetrad.compiler.program_cache import load, note, type_from
 from tetrad.core import lazy, show
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import object_lock
@@ -33,9 +34,7 @@ from tetrad.quant import lanes  # noqa: F401  (it declares the types of quantise
 from tetrad.tracing.array import Array, array_type
 
 if TYPE_CHECKING:
-    from tetrad.compiler.driver import Compiled
-    from tetrad.compiler.jit import Jitted
-    from tetrad.compiler.jit import Program as JitProgram
+    from tetrad.compiler.jit import Jitted, Specialisation
 
 # Whatever has a hand in a trace or in what is made of it; commands, files and texts have not.
 MAKERS = (
@@ -64,7 +63,7 @@ class Sized:
 class Found:
     """A program from the disk, and the types of its results."""
 
-    program: Recalled
+    program: Executable
     outputs: Types
 
 
@@ -85,11 +84,11 @@ class Source:
         made: Jitted = jit(self.function, donate_argnums=self.donated, dims=dims or None)
         return made
 
-    def full(self, given: Types) -> Compiled:
+    def full(self, given: Types) -> Executable:
         """Traced and compiled, for those who want to know what is inside."""
         trace = lazy.module("tetrad.tracing.trace")
         program = self.jitted.bound(*[trace.Spec(kind.shape, kind.dtype) for kind in given]).program
-        compile_fully: Callable[..., Compiled] = lazy.module(
+        compile_fully: Callable[..., Executable] = lazy.module(
             "tetrad.compiler.program_cache"
         ).compile_fully
         return compile_fully(program.graph, program.donated)
@@ -164,16 +163,15 @@ class Known:
     def recalled(self, kinds: Types, given: Types) -> Found | None:
         """The program noted for this name and these types, if the disk has both."""
         key = self.key(kinds)
-        note = None if key is None else objects.disk_cache().get(key)
-        if note is None:
+        noted = None if key is None else objects.disk_cache().get(key)
+        if noted is None:
             return None
-        program, name, outputs, large = json.loads(note)
+        program, name, outputs, large = json.loads(noted)
         arrays = self.arrays()
         literals = [Literal(arrays[i].view) for i in large]
         full = partial(self.source.full, given)
         donated = tuple(i for i in self.donated if i < len(kinds))
-        wanted = Wanted(name, len(kinds), tuple(dim_names(kinds)), donated, literals, full)
-        found = recall(program, wanted)
+        found = load(program, name, tuple(dim_names(kinds)), donated, literals, full)
         return (
             None if found is None else Found(found, tuple([type_from(*kind) for kind in outputs]))
         )
@@ -185,12 +183,11 @@ class Known:
             self.note(kinds, bound.program)
         return Sized(bound.run, bound.dims, bound.outputs)
 
-    def note(self, kinds: Types, program: JitProgram) -> None:
+    def note(self, kinds: Types, program: Specialisation) -> None:
         """Write down which program it is, for the next process."""
         key = self.key(kinds)
         if key is not None and not program.sizes and not program.narrowed:
-            keep = lazy.module("tetrad.compiler.keep")
-            keep.note(key, program.graph, program.donated, [array.view for array in self.arrays()])
+            note(key, program.graph, program.donated, [array.view for array in self.arrays()])
 
     def key(self, kinds: Types) -> str | None:
         """Names all that the program depends on; None where it is not kept."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
 
-from tetrad.core import show
+from tetrad.core import lazy, show
 from tetrad.core.errors import FlagError
 from tetrad.core.flags import flag_words
 from tetrad.core.record import record
@@ -31,7 +31,7 @@ from tetrad.passes.simplify import simplify
 from tetrad.passes.split import split
 from tetrad.passes.step import Pass, run_pass, show_step, verify_if_asked
 from tetrad.passes.unroll import unroll
-from tetrad.schedule.nodes import Control, Lowered
+from tetrad.schedule.nodes import Control, Schedule
 
 
 @record
@@ -53,18 +53,22 @@ class Substep:
     of: str
 
 
-def describe_steps(lowered: Lowered) -> str:
+def describe_steps(schedule: Schedule) -> str:
     """The steps of a program and of the graphs inside it."""
-    made = f"{len(lowered.steps)} steps" if lowered.steps else "nothing to do"
-    head = f"pass lower: graph {lowered.graph.name}: {made}"
-    lines = [f"  {i} {step.name}" for i, step in enumerate(lowered.steps)]
-    return "\n".join([head, *lines, *map(describe_steps, bodies_of(lowered))])
+    made = f"{len(schedule.steps)} steps" if schedule.steps else "nothing to do"
+    head = f"pass lower: graph {schedule.graph.name}: {made}"
+    lines = [f"  {i} {step.name}" for i, step in enumerate(schedule.steps)]
+    return "\n".join([head, *lines, *map(describe_steps, bodies_of(schedule))])
 
 
-def bodies_of(lowered: Lowered) -> Iterator[Lowered]:
+def bodies_of(schedule: Schedule) -> Iterator[Schedule]:
     """The lowered graphs that steps hold, each once."""
-    held = (body for step in lowered.steps if isinstance(step, Control) for body in step.bodies)
+    held = (body for step in schedule.steps if isinstance(step, Control) for body in step.bodies)
     yield from dict.fromkeys(held)
+
+
+def verify_schedule(schedule: Schedule) -> None:
+    lazy.module("tetrad.schedule.verify").verify(schedule)
 
 
 PIPELINE: tuple[Pass | Translation | Substep, ...] = (
@@ -79,14 +83,16 @@ PIPELINE: tuple[Pass | Translation | Substep, ...] = (
     # from graph to fused graph to schedule
     Translation("fuse", lambda graph, _: fuse_program(graph), describe_groups, verify_fused),
     # the driver verifies the kernels, after it has shown them
-    Translation("lower", lambda fused, lowerer: lowerer.lower(fused), describe_steps),
+    Translation(
+        "lower", lambda fused, lowerer: lowerer.lower(fused), describe_steps, verify_schedule
+    ),
     Substep("deduplicate", of="lower"),
     Substep("merge_kernels", of="lower"),
     Substep("plan_memory", of="schedule"),
 )
 
 
-def lower_graph(graph: Graph, lowerer: Lowerer) -> Lowered:
+def lower_graph(graph: Graph, lowerer: Lowerer) -> Schedule:
     """A graph through the whole list: what is run of it, with memory still to be placed."""
     with show.timed("passes"):
         better = optimise(graph)
@@ -99,8 +105,8 @@ def lower_graph(graph: Graph, lowerer: Lowerer) -> Lowered:
             value = (
                 run_translation(step, value, lowerer) if isinstance(step, Translation) else value
             )
-    lowered: Lowered = value
-    return lowered
+    schedule: Schedule = value
+    return schedule
 
 
 def optimise(graph: Graph, trace: RuleLog | None = None) -> Graph:

@@ -7,21 +7,16 @@ call would load.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tetrad.backends.cpu.memory import Storage
+from tetrad.backends.cpu.executable import Watch
 from tetrad.core import lazy
-from tetrad.core.errors import TetradError
 from tetrad.core.flags import flag, flag_words
 from tetrad.kernel.nodes import Program
-from tetrad.schedule.nodes import Launch
 
 if TYPE_CHECKING:
-    from tetrad.compiler.driver import Runner
     from tetrad.core.machine import Machine
-
-Watch = Callable[["Runner", Sequence[Storage], int | None], list[Storage]]
 
 
 def checks() -> Any:
@@ -44,9 +39,4 @@ def watch_of_flags() -> Watch | None:
         found = checks().run_interpreted
     elif wants_verified():
         found = checks().run_checked
-    return found
-
-
-def left_buffer(launch: Launch, code: int, value: int, dims: Mapping[str, int]) -> TetradError:
-    found: TetradError = checks().left_buffer(launch, code, value, dims)
     return found

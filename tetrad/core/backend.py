@@ -1,7 +1,8 @@
-"""Station 0, shared words: what a back end is, and what the compiler asks of it.
+"""Core: what a back end is, as a protocol.
 
-Receives nothing; a folder in `backends/` implements `Backend`, and the table in `backends` finds it
-by name. Schedules, kernel programs and memory are words of other folders: here they are `Any`.
+A folder in `backends/` implements `Backend`; the table in `backends/__init__.py` finds it by name.
+The compiler asks nothing of a back end beyond this file. Schedules, kernel programs and memory are
+types of other folders; here they are `Any`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Station 0, shared words: the element types every language and stage speaks of.
+"""Core: element types (dtypes).
 
-Receives nothing, returns `DType` values (`f32`, `i64`, ...) and the NumPy dtype of each. What a
-type may be used for (arithmetic, storage only, addresses) is stated here once; promotion rules live
-in `core.promotion`.
+Defines one `DType` object per element type (`f32`, `i64`, ...) and the NumPy dtype of each. A
+`DType` says what it may be used for: arithmetic, storage only, or addresses. `core.promotion` says
+which dtype results when two meet.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from tetrad.core import lazy
 from tetrad.core.errors import DtypeError
 from tetrad.core.record import record
 
-# by name; each is known when it is first asked for
+# By name; filled in on demand, because NumPy's bf16 is loaded late.
 HASHES: dict[str, int] = {"index": hash("index")}
 
 
 @record(eq=False)
 class DType:
-    """An element type. There is exactly one object per type, so among themselves identity is
-    equality; what NumPy calls by the same name, and the name itself, are equal to it, and NumPy's
-    dtype has the same hash."""
+    """An element type. There is one object per type, so two DTypes are equal if they are identical.
+    A DType also equals the NumPy dtype and the name of the same type, and has the hash of that
+    NumPy dtype."""
 
     name: str  # as the IR prints it: f32
     long_name: str  # as the array API spells it: float32
@@ -52,7 +52,7 @@ class DType:
 
     @property
     def real(self) -> DType:
-        """The type of the parts of a complex number; any other type is its own."""
+        """The dtype of each part of a complex number; a dtype that is not complex is its own."""
         return PARTS.get(self.name, self)
 
     @property
@@ -62,8 +62,8 @@ class DType:
 
     @property
     def computing(self) -> DType:
-        """The type it is computed with: storage types are widened before and rounded or wrapped
-        after."""
+        """The dtype of arithmetic: storage types are widened before an op and rounded or wrapped
+        after it."""
         return COMPUTED_IN.get(self.name, self)
 
     @property
@@ -76,13 +76,12 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype:
-        """What NumPy asks for where it expects a dtype of its own, so that `np.zeros(3, x.dtype)`
-        works."""
+        """NumPy reads this attribute where it expects a dtype, so `np.zeros(3, x.dtype)` works."""
         return self.np
 
     @property
     def np(self) -> np.dtype:
-        """What NumPy holds elements as; blocks of a quantised type are bytes."""
+        """The NumPy dtype of the elements in memory; blocks of a quantised type are bytes."""
         return NUMPY[u8.name if self.kind == "q" else self.name]
 
     def __eq__(self, other: object) -> bool:
@@ -112,17 +111,18 @@ u16 = DType("u16", "uint16", "u", 16, storage_only=True)
 u32 = DType("u32", "uint32", "u", 32)
 u64 = DType("u64", "uint64", "u", 64)
 bool_ = DType("bool", "bool", "b", 1)
-# real and imaginary part side by side in memory; no kernel knows it, see
+# Real and imaginary part side by side in memory. Kernels have no complex type: `passes.split`
+# turns a complex node into two real ones.
 c64 = DType("c64", "complex64", "c", 64)
-c128 = DType("c128", "complex128", "c", 128)  # passes.split
+c128 = DType("c128", "complex128", "c", 128)
 index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits, must not wrap
 
 DTYPES = (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, index, c64, c128)
 
 
 class Numpy(dict[str, np.dtype]):
-    """What NumPy holds elements as, by name. It learns of bf16 from ml_dtypes, which is loaded
-    where there are such elements."""
+    """The NumPy dtype of each type, by name. That of bf16 comes from ml_dtypes, which is imported
+    when it is first needed."""
 
     def __missing__(self, name: str) -> np.dtype:
         if name != bf16.name:
@@ -196,8 +196,8 @@ ABSTRACT = frozenset({
 
 
 def is_alike(dtype: DType, other: object) -> bool:
-    """Does it name this type, or is it what NumPy has for it? Of Python's types bool is: `float` is
-    f64 to NumPy."""
+    """Does `other` name this dtype, in our spelling or NumPy's? Of Python's types only bool does:
+    `float` is f64 to NumPy."""
     if isinstance(other, str) and (other in _BY_NAME or (other := numpy_named(other)) is None):
         return _BY_NAME.get(other or "") is dtype
     if other is bool:
@@ -211,7 +211,7 @@ def is_alike(dtype: DType, other: object) -> bool:
 
 
 def numpy_named(name: str) -> np.dtype | None:
-    """What NumPy calls so, in a way that we do not: "<f4", "single"."""
+    """The NumPy dtype of a name that is not one of ours: "<f4", "single"."""
     try:
         return np.dtype(name)
     except (TypeError, ValueError, SyntaxError):

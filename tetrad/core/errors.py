@@ -1,8 +1,8 @@
-"""Station 0, shared words: every error tetrad raises on purpose.
+"""Core: every error that Tetrad raises on purpose.
 
-Receives what was expected, what came, the user's line and the way out; returns an exception whose
-text reads in that order (style: op first, then expectation, then place, then hint), with nothing in
-it that steers a terminal.
+An error receives a message, the user's source line and a hint. Its text reads: the op, what was
+expected and what came; the line; the hint. Control characters are escaped, because names from files
+end up in a terminal.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ class TetradError(Exception):
     def __init__(
         self, message: str, *, source: Source | None = None, hint: str | None = None
     ) -> None:
-        # Names of tensors, words of servers and templates are in it, and a traceback goes to a
-        # terminal.
+        # Messages quote names of tensors and words of servers; a traceback goes to a terminal.
         self.message, self.source, self.hint = (
             visible(message),
             source,
@@ -40,7 +39,7 @@ class TetradError(Exception):
         super().__init__("\n".join(lines))
 
     def at(self, source: Source) -> TetradError:
-        """The same error, of an op the user wrote there."""
+        """The same error, located at the user's line."""
         return type(self)(self.message, source=source, hint=self.hint)
 
     def located(self, source: Source | None) -> TetradError:
@@ -53,11 +52,11 @@ class ShapeError(TetradError, ValueError):
 
 
 class AxisError(ShapeError, IndexError):
-    """An axis that the array has not."""
+    """The array has no such axis."""
 
 
 class CopyError(TetradError, ValueError, BufferError):
-    """The caller wants memory to be shared that has to be copied."""
+    """The caller asked for shared memory, but a copy is needed."""
 
 
 class DtypeError(TetradError, TypeError):
@@ -126,11 +125,11 @@ class TraceError(TetradError, TypeError):
 
 
 class UnsupportedError(TetradError, NotImplementedError):
-    """A case that is not there yet; the text lists what is."""
+    """A case that is not implemented; the text lists what is."""
 
 
 class VerifyError(TetradError, ValueError):
-    """A program of one of the two languages breaks a rule of that language."""
+    """A program breaks a rule of its language; `code` names the rule."""
 
     def __init__(self, code: str, message: str, **kw: object) -> None:
         self.code = code
@@ -206,7 +205,7 @@ class SettingError(TetradError, ValueError):
 
 
 class UnknownSettingError(TetradError, TypeError):
-    """A setting that there is not; the hint is one with a similar name."""
+    """No setting has this name; the hint is one with a similar name."""
 
 
 class LogitsError(TetradError, ArithmeticError):
@@ -230,7 +229,7 @@ class CheckError(TetradError, RuntimeError):
 
 
 class DispatchError(TetradError):
-    """Root of what dispatch raises: `code` is stable, the prose is not."""
+    """Root of what dispatch raises. `code` is stable, the text is not."""
 
     def __init__(
         self, message: str, *, code: str = "", source: Source | None = None, hint: str | None = None

@@ -1,7 +1,7 @@
-"""Station 0, shared words: packages that only some uses need.
+"""Core: optional packages.
 
-Receives the name of one and what it is for; returns it, or the error that says how to install it.
-Nothing of an extra is loaded before it is needed.
+Receives the name of a package and its purpose; returns the module, or raises an error that says how
+to install it. An optional package is imported when it is first needed, not before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def extra(module: str, purpose: str, wanted: str = MODELS) -> Any:
 
 
 def check_extra(package: str, purpose: str) -> None:
-    """Found without being loaded: what loads it comes later, after work that would be lost."""
+    """Check that the package is installed without importing it: it is imported later, after work
+    that would be lost."""
     if importlib.util.find_spec(package) is None:
         raise missing(package, purpose)
 

@@ -1,8 +1,8 @@
-"""Station 0, shared words: every environment flag, in one table.
+"""Core: every environment variable, in one table.
 
-Receives os.environ, returns checked values. A flag that changes generated code says so and becomes
-part of the key of the compile cache. A misspelt flag or a bad value is an error that lists the
-valid ones; a TETRAD_ variable that is none of ours is told once.
+Receives `os.environ`, returns checked values. A flag that changes generated code says so, and
+becomes part of the key of the compile cache. A misspelt flag or a bad value is an error that lists
+the valid ones; any other unknown TETRAD_ variable is a warning, once.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class Flag:
     check: Callable[[str], bool]
     changes_code: bool = False
     is_switch: bool = False  # 0 is as if it were not set
+    # all that is allowed, where it takes more than this table to know
+    listed: Callable[[], tuple[str, ...]] | None = None
 
 
 def _words(allowed: tuple[str, ...], detailed: tuple[str, ...] = ()) -> Callable[[str], bool]:
@@ -53,6 +55,12 @@ def _one_of(allowed: tuple[str, ...]) -> Callable[[str], bool]:
 
 def _count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= 1024
+
+
+def _targets() -> tuple[str, ...]:
+    """The back ends know the names."""
+    names: tuple[str, ...] = lazy.provided("targets").target_names()
+    return names
 
 
 def _switch(name: str, help: str) -> Flag:
@@ -101,8 +109,9 @@ FLAGS = {
             "host",
             "machine to generate code for",
             "host, or a target that `tetrad doctor` lists",
-            lambda text: text == "host" or text in lazy.provided("targets").target_names(),
+            lambda text: text == "host" or text in _targets(),
             changes_code=True,
+            listed=lambda: ("host", *_targets()),
         ),
         Flag(
             "TETRAD_CACHE_DIR",
@@ -122,8 +131,7 @@ FLAGS = {
 }
 
 # Every option of a command is also a variable: `--top-k 40` is TETRAD_TOP_K=40, and the option
-# wins. The commands check the values; here the names are known, so that a misspelt one is still an
-# error.
+# wins. Commands check the values. The names are listed here so that a misspelt one is an error.
 OPTIONS = frozenset(
     f"TETRAD_{name}"
     for name in (
@@ -156,14 +164,14 @@ OPTIONS = frozenset(
 )  # fmt: skip
 
 
-# What Kubernetes sets in every container beside a service named tetrad, or tetrad-something.
+# Kubernetes sets these in every container beside a service named tetrad, or tetrad-something.
 SERVICE = LazyPattern(
     r"TETRAD_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
 
 
 class Warnings:
-    """One line on stderr for each name, and not again in this process."""
+    """Prints a warning on stderr, once per name and process."""
 
     def __init__(self) -> None:
         self.told: set[str] = set()
@@ -187,7 +195,8 @@ def flag(name: str, environ: Mapping[str, str] | None = None) -> str:
     spec = FLAGS[name]
     value = (os.environ if environ is None else environ).get(name, spec.default)
     if not spec.check(value):
-        raise FlagError(f"{name}={value!r} is not valid", hint=f"allowed: {spec.values}")
+        allowed = ", ".join(spec.listed()) if spec.listed else spec.values
+        raise FlagError(f"{name}={value!r} is not valid", hint=f"allowed: {allowed}")
     return "" if spec.is_switch and value == "0" else value
 
 
@@ -209,8 +218,8 @@ def check_environment(environ: Mapping[str, str] | None = None) -> None:
 
 
 def refuse_or_warn(name: str) -> None:
-    """A misspelt flag would be silently without effect; what was never meant for us must not stop a
-    program."""
+    """A misspelt flag would silently have no effect, so it is an error; a variable of somebody else
+    must not stop a program, so it is a warning."""
     meant = misspelt(name)
     if meant is None:
         WARNINGS.warn(
@@ -247,8 +256,8 @@ def letters(name: str) -> str:
 
 
 def mistakes(word: str, known: str, limit: int) -> int:
-    """Letters too many, missing, wrong, or swapped with the next (optimal string alignment); more
-    than `limit` is limit + 1."""
+    """The edit distance (optimal string alignment: insert, delete, replace, swap neighbours), or
+    limit + 1 if it is larger than `limit`."""
     if abs(len(word) - len(known)) > limit:
         return limit + 1
     before, row = [0] * (len(known) + 1), list(range(len(known) + 1))

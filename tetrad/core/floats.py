@@ -1,9 +1,9 @@
-"""Station 0, shared words: the floating-point state under which everything of ours computes.
+"""Core: the floating-point state that we compute under.
 
-Rounding to nearest, subnormals kept, exceptions masked. It belongs to the thread, and the host may
-have set another: a library compiled for speed turns on flush-to-zero, interval arithmetic rounds
-down. NumPy and Python compute with whatever is set, so whoever traces, folds, emits or evaluates
-does it inside `own_floats`. Native code sets its own.
+Round to nearest, keep subnormals, mask exceptions. The state belongs to the thread, and the host
+program may have changed it: a library compiled for speed turns on flush-to-zero, interval
+arithmetic rounds down. NumPy and Python compute under whatever is set, so tracing, folding,
+emitting and evaluating run inside `own_floats`. Native code sets its own state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# the interpreter is linked with the C library; these calls are too short to let others in
+# Symbols of the C library. PyDLL keeps the GIL: the calls are too short to release it.
 LIBRARY = ctypes.PyDLL(None)
 ENVIRONMENT_BYTES = 64  # of fenv_t: 32 on x86-64 (x87 and MXCSR)
 DEFAULT = ctypes.c_void_p(-1)  # FE_DFL_ENV, in glibc and in musl
@@ -27,7 +27,7 @@ get_environment.argtypes = set_environment.argtypes = [ctypes.c_void_p]
 
 
 class own_floats:
-    """Compute under our own state until the block ends; then the host's is back, its exception
+    """Compute under our own state until the block ends; then restore the host's state, exception
     flags included."""
 
     __slots__ = ("kept",)
@@ -41,7 +41,7 @@ class own_floats:
         set_environment(self.kept)
 
 
-# not as expressions: Python would compute them when it compiles this file, in whatever state
+# Not as constant expressions: Python folds those when it compiles the file, under any state.
 with own_floats():
     ULP, SUBNORMAL = math.ldexp(1.0, -52), math.ldexp(1.0, -1030)
 
@@ -49,16 +49,15 @@ with own_floats():
 def are_plain(
     one: float = 1.0, more: float = 3 * ULP / 4, less: float = ULP / 4, tiny: float = SUBNORMAL
 ) -> bool:
-    """Does this thread round to nearest and keep subnormals? Asked of sums and a product: a tenth
-    of the price of a call to the system's functions. Only rounding to nearest takes one sum up and
-    the other down. (The numbers are arguments so that Python does not compute with them
-    beforehand.)"""
+    """Does this thread round to nearest and keep subnormals? Two sums and a product tell, at a
+    tenth of the cost of a C call: only rounding to nearest rounds one sum up and the other down.
+    The numbers are arguments so that Python cannot fold the expression."""
     return (one + more) - (one + less) == ULP and tiny * 0.5 != 0.0
 
 
 def guarded(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, computing under our own state also where the host has set another: for what is
-    called often."""
+    """The function, run under our own state if the host has set another. For functions that are
+    called often: the check is cheap."""
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,9 +1,7 @@
-"""Runtime, jobs: threads that generate code while the caller goes on with lowering, or load beside
-it.
+"""Core: background jobs, threads that compile or load while the caller goes on.
 
-Receives calls, gives jobs to wait for. LLVM works outside Python's lock, so as many jobs run at
-once as there are processors. Threads end when nothing is left to do: between compilations there are
-none.
+Receives calls, returns jobs to wait for. LLVM runs outside the GIL, so as many jobs run at once as
+there are processors. A thread ends when no job is left: between compilations there are none.
 """
 
 from __future__ import annotations
@@ -18,15 +16,14 @@ from typing import Any
 from tetrad.core.floats import own_floats
 from tetrad.core.limits import available_threads
 
-# seconds after which Python's lock goes round while jobs run. They need it often and briefly: at
-# the
-TURN = 0.0005
-# usual 5 ms, loading LLVM and its first module beside a busy caller took seven times as long as
+# Seconds between two switches of the GIL while jobs run. Jobs need the GIL often and briefly: at
+# the usual 5 ms, loading LLVM and its first module beside a busy caller took seven times as long as
 # alone.
+TURN = 0.0005
 
 
 class Job:
-    """A call that another thread makes, or whoever first needs its result before one has begun."""
+    """A call that a thread makes, or whoever first needs the result of a job not yet begun."""
 
     def __init__(self, call: Callable[[], Any], jobs: Jobs) -> None:
         self.call, self.jobs = call, jobs
@@ -35,7 +32,7 @@ class Job:
         self.error: BaseException | None = None
 
     def wait(self) -> None:
-        """Return when the call has, whatever came of it."""
+        """Return when the call has returned or raised."""
         if self.jobs.claims(self):
             self.work()
         self.done.wait()
@@ -58,7 +55,7 @@ class Job:
 
 
 class Jobs:
-    """What waits, what has begun, and the threads that do it."""
+    """The queue of waiting jobs, the running ones, and the number of threads."""
 
     def __init__(self) -> None:
         self.waiting: deque[Job] = deque()
@@ -91,7 +88,7 @@ class Jobs:
             sys.setswitchinterval(TURN)
 
     def leave(self) -> None:
-        """One thread less; the last one leaves the interpreter as the first found it."""
+        """A thread ends; the last one restores the switch interval that the first found."""
         self.threads -= 1
         if self.threads == 0 and self.usual_turn is not None:
             sys.setswitchinterval(self.usual_turn)
@@ -110,7 +107,7 @@ class Jobs:
             return None
 
     def claims(self, job: Job) -> bool:
-        """Is the job still to be begun? Then it is the caller's."""
+        """Has no thread begun this job? Then the caller takes it over."""
         with self.lock:
             if job not in self.waiting:
                 return False
@@ -123,8 +120,8 @@ class Jobs:
             self.begun.discard(job)
 
     def forked(self) -> None:
-        """In a child process there are no such threads: what was not finished is done by whoever
-        needs it."""
+        """A child process has none of the threads: unfinished jobs go back to the queue, and
+        whoever needs a result computes it."""
         self.lock, self.threads = threading.Lock(), 1
         self.leave()
         self.waiting.extend(self.begun)

@@ -1,10 +1,9 @@
-"""Station 0, shared words: where LAPACK is. A name such as `dgetrf` in, the address of machine code
-out.
+"""Core: where LAPACK is. Receives the name of a routine (`dgetrf`), returns its address.
 
-NumPy's wheel carries an OpenBLAS; its routines are found by name, nothing is linked
-(docs/adr/0013). `form` says how a routine is called: a capital letter is that character, `i` (64
-bits) or `j` (32) an integer, `m` memory; all by address, as Fortran wants it, with the lengths of
-the characters at the end.
+NumPy's wheel carries an OpenBLAS; its routines are found by symbol name, nothing is linked
+(docs/adr/0013). A `form` is the signature of a routine, one character per argument: a capital
+letter is that character, `i` (64 bits) or `j` (32) an integer, `m` memory. All arguments go by
+address, as in Fortran, and the lengths of the characters come last.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ class LapackLibrary:
 
 @cache
 def library() -> LapackLibrary:
-    """The first library that has LAPACK: the one NumPy has loaded, or that of a wheel made for the
-    purpose."""
+    """The first library that has LAPACK: the one NumPy loaded, or that of an openblas wheel."""
     for path in candidates():
         handle = ctypes.CDLL(path)
         for prefix, suffix, bits in SPELLINGS:
@@ -63,7 +61,7 @@ def library() -> LapackLibrary:
 
 
 def candidates() -> Iterator[str]:
-    """Files that may be an OpenBLAS, the likeliest first."""
+    """Paths that may be an OpenBLAS, the likeliest first."""
     home = os.path.dirname(np.__file__)
     for folder in (f"{home}.libs", os.path.join(home, ".dylibs")):
         yield from libraries_in(folder)
@@ -80,17 +78,17 @@ def libraries_in(folder: str) -> list[str]:
 
 @cache
 def address(routine: str) -> int:
-    """Where the code of a routine lies in this process."""
+    """The address of a routine in this process."""
     return library().find(routine)
 
 
 def integer() -> str:
-    """The letter of an integer in forms."""
+    """The letter of an integer argument in forms."""
     return "i" if library().bits == 64 else "j"
 
 
 def invoke(where: int, form: str, numbers: Sequence[int], pointers: Sequence[int]) -> None:
-    """Call a routine; integers and memory are taken in the order in which the form names them."""
+    """Call a routine. The form takes integers and pointers in order."""
     integers, memory = iter(numbers), iter(pointers)
     args: list[object] = []
     for letter in form:
@@ -109,7 +107,7 @@ def invoke(where: int, form: str, numbers: Sequence[int], pointers: Sequence[int
 
 
 class Threads:
-    """OpenBLAS's number of threads: one while somebody asks for it, then what it was."""
+    """The number of threads of OpenBLAS: 1 while anybody is inside, then what it was."""
 
     def __init__(self) -> None:
         self.lock, self.users, self.before = threading.Lock(), 0, 1
@@ -134,7 +132,7 @@ THREADS = Threads()
 @cache
 def thread_function(verb: str) -> ctypes._CFuncPtr:  # type: ignore[name-defined]
     found = library()
-    # a lone underscore would be the function for Fortran
+    # with a lone underscore the symbol is the Fortran wrapper
     endings = ("64_", "") if found.bits == 64 else ("",)
     for name in (f"{found.prefix}openblas_{verb}_num_threads{ending}" for ending in endings):
         if hasattr(found.handle, name):
@@ -147,8 +145,7 @@ def thread_function(verb: str) -> ctypes._CFuncPtr:  # type: ignore[name-defined
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Inside, LAPACK works with the thread it is called on: ours are spread over the batch
-    already."""
+    """Inside, LAPACK runs on the calling thread: our own workers already share the batch."""
     THREADS.enter()
     try:
         yield

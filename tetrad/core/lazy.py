@@ -1,10 +1,9 @@
-"""Station 0, shared words: modules that are loaded when they are first used. The one place that
-imports by name.
+"""Core: lazy imports. The one place that imports by string.
 
 A start that finds its programs on disk loads a third of the package. `tests/test_imports.py` reads
-`module("tetrad...")` and `later("tetrad...")` like import statements, so they point the way all
-imports point. What a folder needs from above (arrays have the methods of the public namespace) it
-asks for by what it is: the package says who provides it.
+`module("tetrad...")` and `later("tetrad...")` like import statements, so lazy imports obey the same
+order. What a folder needs from a later one (the methods of arrays are public functions) it asks for
+by purpose, through `provided`; the package registers the provider.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ PROVIDERS: dict[str, str] = {}  # what is needed below -> the module above that 
 
 
 def module(name: str) -> Any:
-    """The module of this name, loaded now if it was not before."""
+    """The module of this name, imported now if it was not before."""
     return importlib.import_module(name)
 
 
 class Later:
-    """A module whose content is loaded when something of it is asked for."""
+    """A stand-in for a module, which is imported when an attribute is first read."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
@@ -37,11 +36,11 @@ class Later:
 
 
 def later(name: str) -> Any:
-    """A stand-in for a module, to be a global of another one; type checkers get an import beside
-    it."""
+    """A stand-in for a module, to be used as a global; an import under TYPE_CHECKING beside it
+    tells type checkers."""
     return Later(name)
 
 
 def provided(what: str) -> Any:
-    """The module that the package has named for this."""
+    """The module that the package has registered for this purpose."""
     return importlib.import_module(PROVIDERS[what])

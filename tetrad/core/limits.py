@@ -1,8 +1,9 @@
-"""Station 0, shared words: how many threads and how much memory this process may use.
+"""Core: how many threads and how much memory this process may use.
 
-Receives the environment and the files of /proc and /sys. Threads: TETRAD_THREADS if set, else the
-cores of the affinity mask, but no more than the cgroup's quota pays for. Bytes: those of the
-machine, or fewer where a cgroup allows fewer.
+Reads the environment and the files of /proc and /sys. Threads: TETRAD_THREADS if set, else the
+cores of the affinity mask, but no more than the quota of the cgroup pays for. Memory: that of the
+machine, or the smaller limit of a cgroup. Linux does not refuse an allocation beyond the limit, it
+kills the process that writes to it; so large allocations are checked beforehand.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ def affinity() -> int:
 
 
 def quota_threads(root: str) -> int | None:
-    """The whole cores the tightest quota pays for (at least 1); None without one. A thread more
-    would be throttled while the others wait for it at a barrier."""
+    """The whole cores that the tightest quota pays for (at least 1), or None without a quota. One
+    thread more would be throttled while the others wait for it at a barrier."""
     shares = [share for share in cgroup_shares(root) if share]
     return max(1, int(min(shares))) if shares else None
 
 
 def cgroup_shares(root: str) -> Iterator[float | None]:
-    """Of the cgroups of this process and all their ancestors; a container may see only the upper
-    part of its path."""
+    """The shares of all cgroups of this process and their ancestors; a container may see only the
+    upper part of its path."""
     for line in read(os.path.join(root, "proc/self/cgroup")).splitlines():
         number, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
@@ -82,9 +83,8 @@ def share(quota: str, period: str) -> float | None:
 
 
 def total_memory(root: str = "/") -> int | None:
-    """Bytes this process may use: what the machine has, or less if its cgroup says so; None if
-    nobody says. Beyond them the system does not refuse memory, it ends the process when it is
-    written."""
+    """Bytes this process may use: those of the machine, or the limit of its cgroup; None if
+    unknown."""
     limits = [machine_memory(root), number(os.path.join(root, "sys/fs/cgroup/memory.max"))]
     limits.append(number(os.path.join(root, "sys/fs/cgroup/memory/memory.limit_in_bytes")))
     return min((limit for limit in limits if limit), default=None)
@@ -97,7 +97,7 @@ def machine_memory(root: str, name: str = "MemTotal") -> int | None:
 
 
 def check_memory(nbytes: int, what: str, root: str = "/") -> None:
-    """Is there memory, with what can be swapped, for something of this size?"""
+    """Raise MemoryError if `nbytes` exceed memory plus swap."""
     memory = total_memory(root)
     if memory is not None and nbytes > memory + (machine_memory(root, "SwapTotal") or 0):
         message = (
@@ -112,7 +112,7 @@ def number(path: str) -> int | None:
 
 
 def read(path: str) -> str:
-    """A file's text; a file that is not there says nothing."""
+    """The text of a file; empty if there is no such file."""
     try:
         with open(path, errors="replace") as file:
             return file.read()

@@ -1,7 +1,7 @@
-"""Station 0, shared words: locks that no thread of another process keeps locked.
+"""Core: locks that survive a fork.
 
-Gives such locks. A child process has only the thread that forked: what another one held would stay
-locked for ever.
+A child process has only the thread that forked. A lock that another thread held at that moment
+would stay locked for ever; these do not.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ _small: WeakSet[Any] = WeakSet()
 
 
 def process_lock() -> AbstractContextManager[bool]:
-    """For things of which a process has one. It is taken before each fork and given back after it,
-    in both processes: nothing is half changed then. Where one is taken inside another, the inner is
-    made first: the last is taken first.
-    """
+    """A lock for state that a process has once. Each fork acquires it before and releases it after,
+    in both processes, so no state is half changed. Of nested locks create the inner one first:
+    handlers run before a fork in reverse order of registration."""
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(
@@ -29,9 +28,9 @@ def process_lock() -> AbstractContextManager[bool]:
 
 
 def object_lock() -> AbstractContextManager[bool]:
-    """For one of many objects, held perhaps for long, while something is made that is then entered
-    in one step. In a child process it is free again, and what another thread was about to make is
-    made anew."""
+    """A lock for one of many objects, perhaps held for long while a result is computed that is then
+    stored in one step. In a child process it is free again, and an unfinished result is computed
+    anew."""
     lock = threading.RLock()
     _small.add(lock)
     return lock

@@ -1,8 +1,8 @@
-"""Station 0, shared words: what lowering asks of a machine, as data.
+"""Core: what lowering asks of a machine, as data.
 
-Receives nothing; a back end fills in a `Machine`, kernel generators choose tiles, blocks and
-workgroups by it. Nothing here names a processor: what code generation asks is `Target` in
-`backends.llvm`, which has a `Machine` of its own.
+A back end fills in a `Machine`; kernel generators choose tiles, blocks and workgroups by it. No
+processor is named here: code generation asks a `Target` (`backends.llvm.target`), which holds a
+`Machine`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Machine:
     f64_tile: RegisterTile
     lowbit_tokens: int  # tokens a low-bit tile holds in registers
     near_bytes: int = NEAR  # that stay next to the arithmetic while a tile reads them again
-    # of the right side that tiles of many rows take at a pace at which they need not be near
+    # bytes of a packed right side that tiles of many rows may read from a farther cache
     panel_bytes: int = NEAR
     # four products of an unsigned with a signed byte and their sum are one instruction
     dots_mixed_bytes: bool = False

@@ -1,9 +1,9 @@
-"""Station 0, shared words: what an op is. One definition, every rule attached beneath it.
+"""Core: what an op is. One definition, with every rule attached to it.
 
 `@op(...)` turns a NumPy function (the meaning) into an `Op`. Calling an op on NumPy arrays
-evaluates it; calling it on anything that has `__tetrad_op__` (graph nodes, traced arrays, rewrite
-patterns) hands the call over, so users, rules and lowering all write the same function. The
-registry is what conformance tests, the fuzzer and the public namespace walk.
+evaluates it. Calling it on anything that has `__tetrad_op__` (graph nodes, traced arrays, rewrite
+patterns) dispatches to that method, so users, rules and lowering all write the same function.
+Conformance tests, the fuzzer and the public namespace walk `REGISTRY`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from tetrad.core.types import ArrayType
 
 TypeRule = Callable[..., "ArrayType | tuple[ArrayType, ...]"]  # a tuple: the op has several results
 Rule = Callable[..., Any]
+# or a rule(*types, **params), where it depends on the types of the operands
+Trait = bool | Callable[..., bool]
 
 
 @record
@@ -45,7 +47,8 @@ class Op:
     movement     `read(k, at, *operands, **params)` computes the element at index `at` by reading
                  operands elsewhere
     reduce       `monoid` folds elements over `axes`
-    special      has a generator of its own in lower/
+    special      `kernel(frame, group)` writes kernels of its own; in the package it lies in
+                 ops/<family>/kernel.py
     structural   parameter, constant, call, item, loops: the graph language itself
 
     How it is differentiated and batched is attached beneath the definition too; these rules work on
@@ -64,6 +67,9 @@ class Op:
                 is a pair of nodes, its real and its imaginary part; the result is such a pair, or
                 a node when it is real. An op on complex numbers without this rule has a generator
                 that takes them as they lie in memory
+
+    Passes and lowering ask an op for its traits, never for its name: `in_place`, `leaf` and those
+    that follow. Each has a meaning of its own: a new op says what it is, and nothing else changes.
     """
 
     name: str
@@ -71,7 +77,7 @@ class Op:
     reference: Callable[..., Any]
     type: TypeRule
     cases: Cases | None = None
-    # compiled against eager; absent means exact
+    # largest error of compiled code against the reference; absent means exact
     ulps: Mapping[DType, float] = field(default_factory=dict)
     dtypes: tuple[DType, ...] = ()  # operand types that are compiled
     promote: str = "none"  # how the public function treats operand types, see core.promotion
@@ -82,25 +88,43 @@ class Op:
         False
     )
     in_place: bool = False  # the result lies where operand 0 lay, changed in some places
-    # rough operations per element: 1 arithmetic, 20 transcendental; fusion recomputes cheap ones
-    # only
+    leaf: bool = False  # a value that is there before anything is computed: parameter, constant
+    view: bool = False  # operand 0 in another shape, its elements in their order: the same memory
+    strided: bool = False  # operand 0 at other strides of its memory: who reads may read through it
+    spreads: bool = False  # elements of operand 0, each in many places
+    sized: bool = False  # its settings are sizes and places, which a kernel may be told
+    stops_gradient: bool = False  # operand 0, which no derivative sees change
+    converts: bool = False  # operand 0 in another element type
+    # operands that it reads from memory only; None: all of a special or structural op, else none
+    in_memory: tuple[int, ...] | None = None
+    may_fail: bool | None = None  # it stops programs on some operands; None: if it is special
+    # its kernels read operands through views, and do light elementwise work on them as they read
+    prologue: Trait = False
+    # its kernels do the elementwise work on the result before they store it, and so give buffers to
+    # what they read (`frame.inputs`) themselves
+    epilogue: Trait = False
+    # Operations per element, roughly: 1 arithmetic, 20 transcendental. Fusion recomputes cheap ops.
     cost: int = 1
     lower_rule: Callable[..., Any] | None = None
-    # a cheaper `lower_rule` for an operand that is never positive
+    # a cheaper `lower_rule` for an operand that is known to be never positive
     nonpositive_rule: Callable[..., Any] | None = None
-    # elements that are an error, in compiled code as when eager
+    # which elements are an error, eager and compiled
     refuse_rule: Callable[..., Any] | None = None
     read_rule: Callable[..., Any] | None = None
+    kernel_rule: Callable[..., Any] | None = None
     monoid: Any = None
     jvp_rules: tuple[Rule | None, ...] | None = None
     transpose_rules: tuple[Rule | None, ...] | None = None
-    # rule(tangents, result, *operands, **params): for any number of operands; None: zero
+    # rule(tangents, result, *operands, **params) for any number of operands; a tangent None is zero
     joint_jvp: Rule | None = None
     # rule(cotangent, is_linear, *operands, **params): one for each operand or None
     joint_transpose: Rule | None = None
     batch_rule: Rule | None = None
     split_rule: Rule | None = None
     no_derivative: str = ""  # why it has none
+    # rule(ask, node) is 1 where no element is negative, -1 where none is positive, 0 if not known;
+    # ask(operand) is its sign (loopnest.sign_analysis)
+    sign: Callable[..., int] | None = None
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         for arg in args:
@@ -110,19 +134,21 @@ class Op:
         return self.reference(*args, **params)
 
     def lower(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach: one element of the result from the operands' elements, in kernel instructions."""
+        """Attach: computes one element of the result from the operands' elements, in kernel
+        instructions."""
         self.lower_rule = function
         return function
 
     def lower_nonpositive(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach: the same function, to the bit, where the operand is known to be never positive
+        """Attach: the same function, to the bit, for an operand that is known to be never positive
         (or NaN)."""
         self.nonpositive_rule = function
         return function
 
     def refuse(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Attach: rule(k, dtype, *elements, **params) is what stops an elementwise op: a condition,
-        the number that is reported and the error it makes of that; or None, if nothing can."""
+        """Attach: rule(k, dtype, *elements, **params) says which elements stop an elementwise op.
+        It returns a condition, the number to report, and a function from that number to the error;
+        or None if no element does."""
         self.refuse_rule = function
         return function
 
@@ -131,19 +157,24 @@ class Op:
         self.read_rule = function
         return function
 
+    def kernel(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Attach: rule(frame, group) writes the kernels of the op, and returns a launch or
+        several."""
+        self.kernel_rule = function
+        return function
+
     def jvp(self, *rules: Rule | None) -> Any:
-        """Attach: what a change of each operand adds to the change of the result."""
+        """Attach: for each operand, what its tangent adds to the tangent of the result."""
         self.jvp_rules = rules
         return rules[0]
 
     def transpose(self, *rules: Rule | None) -> Any:
-        """Attach: the op is linear in these operands, and this is how cotangents go back to
-        each."""
+        """Attach: the op is linear in these operands; each rule gives one cotangent."""
         self.transpose_rules = rules
         return rules[0]
 
     def jvp_of_all(self, rule: Rule) -> Rule:
-        """Attach: the change of the result from the changes of all operands at once (`None` is no
+        """Attach: the tangent of the result from those of all operands at once (None: no
         change)."""
         self.joint_jvp = rule
         return rule
@@ -154,7 +185,7 @@ class Op:
         return rule
 
     def batch(self, rule: Rule) -> Rule:
-        """Attach: the op on operands some of which have a new leading axis."""
+        """Attach: the op on operands of which some have a new leading axis."""
         self.batch_rule = rule
         return rule
 
@@ -164,9 +195,14 @@ class Op:
         return rule
 
     def not_differentiable(self, why: str) -> None:
-        """Say aloud that changes of the operands do not change the result, or that nobody may
-        ask."""
+        """Say why there is no derivative: the result does not change with the operands, or it is
+        undefined."""
         self.no_derivative = why
+
+    @property
+    def can_fail(self) -> bool:
+        """Does it stop programs, on an index out of range or a singular matrix?"""
+        return self.kind == "special" if self.may_fail is None else self.may_fail
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]

@@ -1,8 +1,7 @@
-"""Station 0, shared words: whose memory an array lies in.
+"""Core: who can write to the memory of an array.
 
-Receives NumPy arrays, says whether somebody may still write to them, and copies those where
-somebody may. What outlives a call (an array, a constant of a program) lies in memory that nobody
-writes to.
+Receives a NumPy array, says whether anybody may still write to it, and copies it if so. Whatever
+outlives a call (an array, a constant of a program) lies in memory that nobody writes to.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ WRITEABLE = 0x0400  # NPY_ARRAY_WRITEABLE; `flags.writeable` warns of what np.br
 
 
 class Lasting:
-    """Holds memory that is never written again; views of it end here."""
+    """A base object of arrays: it owns memory that is never written again."""
 
     __slots__ = ()
 
@@ -25,9 +24,9 @@ class Lasting:
 def is_lasting(array: np.ndarray, or_mapped: bool = False) -> bool:
     """Can nobody write to this memory?
 
-    That an array is read-only says nothing: what it is a view of may be writable, and whoever holds
-    the owner can turn the flag back. So views are followed to what holds the bytes. `or_mapped`: a
-    read-only mapping counts too, although its file may be written to.
+    A read-only flag proves nothing: the array may be a view of a writable one, and whoever holds
+    the owner can set the flag back. So views are followed to the object that owns the bytes.
+    `or_mapped`: a read-only mapping counts too, although its file may be written to.
     """
     if array.flags.num & WRITEABLE:
         return False
@@ -47,8 +46,8 @@ def lasting(array: np.ndarray) -> np.ndarray:
 
 
 def own_copy(values: np.ndarray) -> np.ndarray:
-    """Row by row; one of some size begins at a cache line, where NumPy's seldom do: so vectors lie
-    in one line each."""
+    """A row-major copy. A large one starts at a cache line, which NumPy does not promise, so that
+    no vector crosses a line."""
     if values.nbytes < PAGE:
         return values.copy(order="C")
     room = np.empty(values.nbytes + LINE, np.uint8)
@@ -59,8 +58,8 @@ def own_copy(values: np.ndarray) -> np.ndarray:
 
 
 class _Shown(Lasting):
-    """Hands NumPy an array of ours for reading. What is made of it has no owner whose flag could be
-    turned back."""
+    """Lends an array of ours to NumPy for reading. The NumPy array has no owner whose flag could be
+    set back."""
 
     __slots__ = ("__array_interface__", "array")
 
@@ -75,7 +74,7 @@ class _Shown(Lasting):
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
-    """An array of ours in place, which nobody can write to or make writable."""
+    """A read-only view of an array of ours, which nobody can make writable."""
     return (
         array if is_lasting(array, or_mapped=True) else np.asarray(_Shown(array)).view(array.dtype)
     )

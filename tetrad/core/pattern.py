@@ -1,7 +1,7 @@
-"""Station 0, shared words: regular expressions that are compiled when they are first used.
+"""Core: regular expressions that are compiled when they are first used.
 
-Those of the parsers take longer to compile than their modules take to load, and most processes
-parse nothing.
+Compiling the expressions of the parsers takes longer than importing their modules, and most
+processes parse nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from functools import cached_property
 
 
 class LazyPattern:
-    """Has of a compiled expression what we use.
+    """The methods of a compiled expression that we use.
 
-    >>> Pattern("a+").match("aab").group()
+    >>> LazyPattern("a+").match("aab").group()
     'aa'
     """
 

@@ -1,10 +1,10 @@
-"""Station 0, shared words: which dtype comes out when dtypes meet.
+"""Core: type promotion, which dtype results when dtypes meet.
 
-Receives the dtypes of arrays and the types of Python scalars (weak: they take the dtype of the
-array they meet); returns the common dtype. The array API's table, and where that table is silent:
-bool gives way to anything, an integer gives way to the float or complex it meets, a Python float
-beside integers gives the default float, f16 beside bf16 gives f32. A complex number has parts that
-hold the floats it meets: f64 beside c64 gives c128.
+Receives the dtypes of arrays and the types of Python scalars; returns the common dtype. Scalars are
+weak: they take the dtype of the array they meet. The rules are the array API's table. Where that
+table is silent: bool gives way to anything, an integer to the float or complex it meets; a Python
+float beside integers gives the default float; f16 beside bf16 gives f32; f64 beside c64 gives c128,
+whose parts are f64.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
     base = reduce(promote, strong)
     if base.is_float and c64 in weak:
         return base.complex
-    # the first of equals: the arrays' own
+    # max gives the first of equal ranks: the dtype of the arrays
     return max([base, *weak], key=lambda d: KIND_RANK[d.kind])
 
 

@@ -1,5 +1,4 @@
-"""Station 0, shared words: `record`, the decorator of our values: frozen dataclasses with slots
-that are quick to make.
+"""Core: `record`, a decorator for frozen dataclasses with slots that are quick to create.
 
 Receives a class with annotated fields, returns it with `__init__`, `__repr__`, `__eq__` and
 `__hash__`. The standard `dataclass` writes and compiles six functions per class, which took a third
@@ -23,7 +22,7 @@ class Field(NamedTuple):
 
 
 def field(*, default_factory: Callable[[], Any] | None = None, repr: bool = True) -> Any:
-    """A field whose default is made anew for each record, or that `repr` leaves out."""
+    """A field whose default is created anew for each record, or that `repr` leaves out."""
     return Field(default_factory, repr)
 
 
@@ -49,7 +48,7 @@ def record(
 
 
 def made(cls: type, frozen: bool, eq: bool, weakref_slot: bool) -> type:
-    """The class again, with slots: they have to be there when a class is created."""
+    """The class created again, with slots: a class cannot get slots later."""
     space = dict(cls.__dict__)
     own = tuple(space.get("__annotations__", ()))
     inherited: dict[str, Any] = getattr(cls, "__defaults__", {})
@@ -96,15 +95,14 @@ def defaults(cls: type) -> dict[str, Any]:
 
 
 def _initialiser(cls: type, names: tuple[str, ...], defaults: dict[str, Any]) -> Any:
-    """The `__init__` of a record: as a closure it costs a class nothing; as source it would have to
-    be compiled."""
-    # of the slots: they go past `__setattr__`
+    """The `__init__` of a record, as a closure: source text would have to be compiled."""
+    # setters of the slots: they bypass `__setattr__`, which refuses
     setters = tuple(getattr(cls, name).__set__ for name in names)
     count, plain = (
         len(names),
         [name in defaults and not isinstance(defaults[name], Field) for name in names],
     )
-    # beyond these come plain defaults
+    # fields from here on have plain defaults
     required = count - (plain[::-1].index(False) if False in plain else count)
     tail = tuple(defaults[name] for name in names[required:])
 

@@ -1,7 +1,6 @@
-"""Station 0, shared words: what a choice of tokens is told beside the logits, as columns of
-numbers.
+"""Core: the layout of sampling settings, as columns of numbers beside the logits.
 
-`ops.sampling.op` reads them, whoever asks for a token fills them in.
+`models.sampling` fills the columns in, the op in `ops.sampling` reads them.
 """
 
 from __future__ import annotations

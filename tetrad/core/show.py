@@ -1,7 +1,7 @@
-"""Station 0, shared words: what a compilation shows, saves and times (TETRAD_SHOW, TETRAD_DUMP,
-TETRAD_TIME).
+"""Core: what a compilation prints, saves and times (TETRAD_SHOW, TETRAD_DUMP, TETRAD_TIME).
 
-Receives programs as they pass, prints to stderr or writes files; never changes anything.
+Receives the text of programs and the durations of stages; prints to stderr or writes files. Changes
+nothing.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ _dumped = itertools.count()
 
 
 class Clock:
-    """Seconds per stage and where the kernels came from, for one compilation; `explain` reads
-    it."""
+    """Seconds per stage and origins of kernels of one compilation; `explain` reads it."""
 
     def __init__(self) -> None:
         self.stages: dict[str, float] = {}
@@ -33,7 +32,7 @@ class Clock:
         self.stages[stage] = self.stages.get(stage, 0.0) + seconds
 
 
-# Of this thread: another thread that compiles at the same time has clocks of its own.
+# Per thread: two threads that compile at the same time have separate clocks.
 _clocks: ContextVar[tuple[Clock, ...]] = ContextVar("clocks", default=())
 
 
@@ -81,7 +80,7 @@ def tell_steps(clock: Clock) -> None:
 
 
 class Spent:
-    """Seconds per stage of work in another thread, for the thread that asked for it to `add`."""
+    """Seconds per stage of work in another thread; the thread that asked for it adds them."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -94,7 +93,7 @@ class Spent:
 
 
 def count(what: str, number: int) -> None:
-    """Kernels by origin: `compiled` now, loaded from `disk`, or already in the `process`."""
+    """Count kernels by origin: `compiled` now, loaded from `disk`, or already in the `process`."""
     for clock in _clocks.get():
         clock.counts[what] = clock.counts.get(what, 0) + number
 
@@ -104,8 +103,7 @@ def wants(*names: str) -> bool:
 
 
 def are_watched() -> bool:
-    """Do flags ask for something that happens while a program is compiled, or instead of running
-    it?"""
+    """Do flags ask to watch a compilation, or to run something else than the compiled program?"""
     return wants("graph", "passes", "kernel", "llvm", "asm", "schedule") or (
         flag("TETRAD_INTERPRET") == "1" or "1" in flag_words("TETRAD_CHECK")
     )
@@ -137,8 +135,8 @@ def file_name(title: str) -> str:
 
 
 def show_times(title: str, names: Sequence[str], nanoseconds: Sequence[int], threads: int) -> None:
-    """The entries of one run, slowest first, equal names together; a call's time includes that of
-    its entries."""
+    """Print the entries of one run, slowest first, equal names together; the time of a call
+    includes its entries."""
     spent: dict[str, list[int]] = {}
     for name, ns in zip(names, nanoseconds, strict=True):
         spent.setdefault(name, []).append(ns)

@@ -1,9 +1,8 @@
-"""Station 0, shared words: axis sizes that are integers or known only at call entry.
+"""Core: sizes of axes, known now or at the call.
 
 A size is an int or a `SizeExpr`: a polynomial with integer coefficients over atoms. An atom is a
-`Dim` the user named, or the ceiling quotient of a size (grids only). Receives ints and Dims,
-returns sizes that add, multiply, print, compare by structure, and become ints once the Dims are
-bound.
+`Dim` that the user named, or a ceiling quotient (in grids only). Sizes add, multiply, print and
+compare by structure; `bind` turns a size into an int once the Dims have values.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from operator import index
 from typing import TYPE_CHECKING
 
-from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.errors import ParseError, ShapeError, TraceError
 from tetrad.core.record import record
 from tetrad.core.source import user_source
 
@@ -21,6 +20,7 @@ NUMBER = (
     "compute "
     "with"
 )
+MAX_DIGITS, MAX_SIZE_TOKENS = 18, 256  # of a size that is parsed
 MAX_ELEMENTS = 1 << 48  # a product of sizes above this is an error before anything is allocated
 
 
@@ -73,6 +73,8 @@ class SizeExpr:
     def __mul__(self, other: Size) -> Size:
         if not is_size(other):
             return self._with(other, "*")
+        if type(other) is int and other != 0:
+            return SizeExpr(tuple([(m, a * other) for m, a in self.terms]))
         return _make([(_join(m, n), a * b) for m, a in self.terms for n, b in _terms(other)])
 
     __rmul__ = __mul__
@@ -95,8 +97,7 @@ class SizeExpr:
     __truediv__ = __rtruediv__ = __rfloordiv__ = __mod__ = __rmod__ = __floordiv__
 
     def _with(self, other: object, sign: str) -> Size:
-        """Arithmetic with an array is the array's business; with other numbers it is none of
-        sizes."""
+        """An array handles arithmetic with a size itself; other numbers are an error."""
         if hasattr(other, "__tetrad_op__"):
             return NotImplemented  # type: ignore[no-any-return]
         message = f"the symbolic size {self} {sign} {other!r} is not a size"
@@ -175,7 +176,7 @@ def is_static(shape: Iterable[Size]) -> bool:
 
 
 def plain(size: Size) -> int:
-    """A size without Dims as the number it is; a Dim is an error that names it.
+    """A size without Dims, as an int; a Dim is an error that names it.
 
     >>> plain(3)
     3
@@ -184,7 +185,7 @@ def plain(size: Size) -> int:
 
 
 def reach(size: int) -> str:
-    """What an index along an axis may be, for hints.
+    """The range of indices along an axis, for hints.
 
     >>> reach(3), reach(0)
     ('indices go from -3 to 2', 'the axis is empty')
@@ -193,7 +194,7 @@ def reach(size: int) -> str:
 
 
 def product(sizes: Iterable[Size]) -> Size:
-    """Number of elements; an error when it cannot fit in memory of any machine."""
+    """The number of elements; an error if no machine could hold them."""
     total: Size = 1
     for n in sizes:
         total = total * n
@@ -215,7 +216,7 @@ def ceil_div(size: Size, divisor: int) -> Size:
 
 
 def is_multiple(size: Size, of: int) -> bool:
-    """Is that known?
+    """Is the size known to be a multiple?
 
     >>> is_multiple(6, 3), is_multiple(7, 3), is_multiple(3 * Dim("n", max=8), 3)
     (True, False, False)
@@ -224,7 +225,7 @@ def is_multiple(size: Size, of: int) -> bool:
 
 
 def is_below(size: Size, least: int) -> bool:
-    """Is that known?
+    """Is the size known to be below `least`?
 
     >>> is_below(2, 3), is_below(3, 3), is_below(Dim("n", max=2), 3)
     (True, False, False)
@@ -244,6 +245,91 @@ def bind(size: Size, dims: Mapping[str, int]) -> int:
     return total
 
 
+def parse_size(text: str, dims: Mapping[str, Size]) -> Size:
+    """The size that prints as `text`, over these Dims.
+
+    >>> parse_size("1+3*ceil(seq/4)", {"seq": Dim("seq", max=64)})
+    1+3*ceil(seq/4)
+    """
+    if text.isdecimal() and text.isascii() and len(text) <= MAX_DIGITS:
+        return int(text)
+    factor, _, name = text.rpartition("*")
+    if name in dims and (not factor or factor.isdecimal()):
+        return dims[name] * int(factor or 1)
+    spaced = text
+    for sign in "+-*/()":
+        spaced = spaced.replace(sign, f" {sign} ")
+    tokens = spaced.split()
+    parser = _SizeParser(text, tokens[::-1], dims)
+    if "".join(tokens) != text or len(tokens) > MAX_SIZE_TOKENS:
+        raise parser.expected("words and signs, such as 3*seq+1,")
+    size = parser.sum()
+    if parser.tokens:
+        raise parser.expected("the end of the size")
+    return size
+
+
+@record(frozen=False, eq=False)
+class _SizeParser:
+    """The grammar of sizes:
+
+    sum = [-] product {+- product}
+    product = atom {* atom}
+    atom = integer | dim | ceil(sum/integer)
+    """
+
+    text: str
+    tokens: list[str]  # reversed: the next one is last
+    dims: Mapping[str, Size]
+
+    def expected(self, what: str) -> ParseError:
+        return ParseError(f"expected {what} in the size {self.text[:80]!r}")
+
+    def take(self, *wanted: str) -> bool:
+        if self.tokens and self.tokens[-1] in wanted:
+            self.tokens.pop()
+            return True
+        return False
+
+    def sum(self) -> Size:
+        terms = self.product(-1 if self.take("-") else 1)
+        while self.tokens and self.tokens[-1] in "+-":
+            terms += self.product(-1 if self.tokens.pop() == "-" else 1)
+        is_sorted = len(terms) == 1 and terms[0][0] and terms[0][1]
+        return SizeExpr((terms[0],)) if is_sorted else _make(terms)
+
+    def product(self, factor: int) -> list[tuple[Monomial, int]]:
+        """The terms of a product: mostly one, and then nothing is to be sorted."""
+        terms: list[tuple[Monomial, int]] = [((), factor)]
+        while True:
+            atom = self.atom()
+            if isinstance(atom, int):
+                terms = [(m, a * atom) for m, a in terms]
+            else:
+                terms = [(_join(m, n), a * b) for m, a in terms for n, b in atom.terms]
+            if not self.take("*"):
+                return terms
+
+    def atom(self) -> Size:
+        word = self.tokens.pop() if self.tokens else ""
+        if word.isdecimal() and word.isascii() and len(word) <= MAX_DIGITS:
+            return int(word)
+        if word == "ceil" and self.take("("):
+            return self.quotient()
+        if word in self.dims:
+            return self.dims[word]
+        if word and not word.isalnum() and not word.isidentifier():
+            raise self.expected(f"a size such as 3*seq+1, not {word!r},")
+        raise self.expected(f"an integer or a declared dim, not {word!r},")
+
+    def quotient(self) -> Size:
+        size = self.sum()
+        divisor = self.atom() if self.take("/") else 0
+        if not self.take(")") or not isinstance(divisor, int) or divisor < 1:
+            raise self.expected("ceil(size/divisor)")
+        return ceil_div(size, divisor)
+
+
 def atoms_of(size: Size) -> set[Atom]:
     return set() if isinstance(size, int) else {a for m, _ in size.terms for a in m}
 
@@ -261,7 +347,7 @@ def _terms(size: Size) -> Iterable[tuple[Monomial, int]]:
 
 
 def _join(a: Monomial, b: Monomial) -> Monomial:
-    return tuple(sorted(a + b, key=str))
+    return tuple(sorted(a + b, key=str)) if a and b else a or b
 
 
 def _make(terms: Iterable[tuple[Monomial, int]]) -> Size:

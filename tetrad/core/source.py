@@ -1,6 +1,6 @@
-"""Station 0, shared words: the user's own line, kept on every node through every stage.
+"""Core: the user's source line, which every node keeps through every stage.
 
-Receives the Python stack at the moment an op is called; returns the first frame that is not ours.
+Reads the Python stack when an op is called; returns the innermost frame outside the package.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _taken_from: ContextVar[tuple[Source | None] | None] = ContextVar("taken_from", 
 
 @contextmanager
 def taken_from(source: Source | None) -> Iterator[None]:
-    """While a stage rewrites a node, what it builds stands for that node's line, not for the line
-    now running."""
+    """While a stage rewrites a node, new nodes take that node's source line, not the line now
+    running."""
     token = _taken_from.set((source,))
     try:
         yield
@@ -61,8 +61,8 @@ def user_source() -> Source | None:
 
 
 def repeated_source(error: BaseException) -> Source | None:
-    """The line outside the package that stands most often on the way of an error: the one a
-    recursion goes through."""
+    """The line outside the package that occurs most often in the traceback of an error: that of a
+    recursion."""
     counts: dict[Source, int] = {}
     step = error.__traceback__
     while step is not None:

@@ -1,9 +1,8 @@
-"""Station 0, shared words: trees of arrays. Functions take and return nested dicts, lists, tuples
-and dataclasses.
+"""Core: trees of arrays, nested dicts, lists, tuples and dataclasses.
 
-Receives a tree, returns its leaves in a fixed order and a `TreeDef`, a hashable description from
-which `unflatten` builds the tree again. None is a tree without leaves; whatever is not a known
-container is a leaf.
+`flatten` receives a tree, returns its leaves in a fixed order and a `TreeDef`, a hashable
+description; `unflatten` builds the tree again from the two. None is a tree without leaves. Whatever
+is not a known container is a leaf.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ Question = Callable[[Any], bool]
 
 @record(eq=False)
 class TreeDef:
-    """The shape of a tree: the container, what it needs to be built again, and its children.
+    """The structure of a tree: the container, what it needs to be built again, and its children.
 
-    There is one object per shape (`tree_def` makes them), so comparing and hashing cost nothing.
+    There is one object per structure (`tree_def` makes them), so comparing and hashing cost
+    nothing.
     """
 
     container: type | None  # None for a leaf
@@ -66,7 +66,7 @@ def typed(value: Hashable) -> Hashable:
 
 
 class Container(NamedTuple):
-    """How a container comes apart and together again."""
+    """How a container is taken apart and built again."""
 
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
     unflatten: Callable[[Any, Sequence[Any]], Any]
@@ -127,8 +127,8 @@ def register(
     flatten: Callable[[T], tuple[Sequence[Any], Hashable]],
     unflatten: Callable[[Any, Sequence[Any]], T],
 ) -> type[T]:
-    """Make a class a container: `flatten(tree)` has children and hashable data, `unflatten(data,
-    children)` inverts."""
+    """Make a class a container: `flatten(tree)` returns children and hashable data,
+    `unflatten(data, children)` is its inverse."""
     NODES[container] = Container(flatten, unflatten, _numbered)
     return container
 
@@ -202,8 +202,8 @@ def flatten(tree: Any, is_leaf: Question | None = None) -> tuple[list[Any], Tree
 
 
 def refuse_cycle(tree: Any) -> None:
-    """An error if a container holds itself, however deep. (Without recursion: no frames may be
-    left.)"""
+    """Raise an error if a container holds itself, at any depth. Without recursion: the stack is
+    already full."""
     waiting: list[tuple[Any, frozenset[int]]] = [(tree, frozenset())]
     while waiting:
         part, around = waiting.pop()
@@ -310,7 +310,7 @@ class _Star:
 
 
 def sketch(tree: TreeDef) -> str:
-    """A tree with stars for arrays, to be shown: {'w': (*, *)}."""
+    """A tree with stars for leaves, for error messages: {'w': (*, *)}."""
     return repr(unflatten(tree, [_Star() for _ in tree.leaf_names()]))
 
 

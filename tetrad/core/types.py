@@ -1,4 +1,4 @@
-"""Station 0, shared words: the type of an array, dtype and shape, as every IR prints it."""
+"""Core: the type of an array, its dtype and shape, printed as in every IR: f32[8,16]."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ArrayType:
 
     @property
     def storage_shape(self) -> Shape:
-        """The shape of the NumPy array that holds it: its own, or for quantised blocks the bytes of
-        each row."""
+        """The shape of the NumPy array in memory: the array's own, or for quantised blocks the
+        bytes of each row."""
         if not self.dtype.is_quantized:
             return self.shape
         *outer, last = self.shape

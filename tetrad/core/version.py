@@ -1,4 +1,3 @@
-"""Station 0, shared words: the version, in one place; building the package reads it here without
-importing anything."""
+"""Core: the version. The build reads this file without importing the package."""
 
 __version__ = "0.1.0"

@@ -1,17 +1,17 @@
-r"""Station 0, shared words: text of others as it may be shown.
+r"""Core: untrusted text made safe to print.
 
-Receives text from a file, a repository, a model or a server; returns the same with what would steer
-a terminal, or turn a line around, written out (`\x1b`, `\u202e`): it is seen, not obeyed. What is
-printable stays as it is.
+Receives text from a file, a repository, a model or a server; returns it with control characters
+escaped (`\x1b`, `\u202e`), which would steer a terminal or reorder a line. Printable characters
+stay as they are.
 """
 
 from __future__ import annotations
 
 from functools import cache
 
-# (first, last): controls of terminals except tab and line feed, which text is made of; separators
-# that some terminals take for line ends; embeddings, overrides and isolates, which reorder what
-# follows; halves of characters, which no stream can encode.
+# (first, last): control characters except tab and line feed; separators that some terminals take
+# for line ends; embeddings, overrides and isolates, which reorder text; lone surrogates, which no
+# stream can encode.
 STEERING = (
     (0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F), (0x2028, 0x202E), (0x2066, 0x206F), (0xD800, 0xDFFF),
     (0xFFF9, 0xFFFB),
@@ -28,8 +28,7 @@ def visible(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""A name, or any text that stands inside a line: line ends and everything invisible are
-    written out as well.
+    r"""A name, or any text inside a line: line ends and invisible characters are escaped too.
 
     >>> one_line("model\n  hint: rm\u200b")
     'model\\n  hint: rm\\u200b'
@@ -40,8 +39,8 @@ def one_line(text: str) -> str:
 
 
 def json_visible(text: str) -> str:
-    r"""JSON with the same meaning: there is such a character only within strings, where it has
-    another spelling.
+    r"""JSON of the same meaning: control characters occur only within strings, where JSON can
+    escape them.
 
     >>> json_visible('{"a": "\x9b\u202e"}')
     '{"a": "\\u009b\\u202e"}'

@@ -33,7 +33,7 @@ from tetrad.compiler import pipeline
 from tetrad.core.sizes import bind
 from tetrad.core.source import Source
 from tetrad.explain.bounds import bounded_graph, bounded_nodes, exact
-from tetrad.explain.call import Call, prepare
+from tetrad.explain.call import PreparedCall, prepare
 from tetrad.explain.compare import first_apart, told_apart
 from tetrad.graph.build import call as call_op
 from tetrad.graph.build import make_graph
@@ -44,8 +44,9 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.passes.fused import lines_of
 from tetrad.passes.rewrite import Fired, RuleLog
 from tetrad.passes.step import Pass
-from tetrad.schedule.evaluate import Memory, interpret, value_of
-from tetrad.schedule.nodes import Launch, Lowered, Slot, Step
+from tetrad.schedule.evaluate import Memory, value_of
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import Launch, Schedule, Slot, Step
 from tetrad.tracing.signature import check_function
 
 Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
@@ -135,7 +136,7 @@ def bisect(function: Callable[..., Any]) -> Callable[..., Bisection]:
     return bisected
 
 
-def stations(call: Call) -> Iterator[Checked]:
+def stations(call: PreparedCall) -> Iterator[Checked]:
     """Each station, checked when asked for. A function that calls compiled ones runs them compiled
     even when it is run eagerly, so there the eager answer is questioned last."""
     nested = any(node.op is call_op for node in call.graph.nodes())
@@ -153,7 +154,7 @@ def stations(call: Call) -> Iterator[Checked]:
 # -- trace and passes ------------------------------------------------------------------------------
 
 
-def check_trace(call: Call, stated: bool) -> Checked:
+def check_trace(call: PreparedCall, stated: bool) -> Checked:
     """`stated`: the eager run contains compiled code, which may differ by the ULPs that ops
     state."""
     what = f"graph of {len(call.graph.nodes())} nodes against the function itself"
@@ -168,7 +169,7 @@ def check_trace(call: Call, stated: bool) -> Checked:
     return Checked("trace", what, Difference(name, output.source, detail))
 
 
-def check_passes(call: Call) -> Checked:
+def check_passes(call: PreparedCall) -> Checked:
     steps = [step for step in pipeline.PIPELINE if isinstance(step, Pass)]
     graph, what = call.graph, f"after {', '.join(step.name for step in steps)}"
     for step in steps:
@@ -196,7 +197,7 @@ def applied(step: Pass, graph: Graph) -> tuple[Graph, dict[Graph, list[Fired]]]:
 
 
 def blame(
-    step: Pass, graph: Graph, fired: Mapping[Graph, list[Fired]], call: Call, detail: str
+    step: Pass, graph: Graph, fired: Mapping[Graph, list[Fired]], call: PreparedCall, detail: str
 ) -> Difference:
     """The first rule whose two sides differ, or the pass when each rule is right by itself."""
     inputs: Arguments = {}
@@ -239,8 +240,8 @@ class KernelComparison:
     """One run of all kernels on the kernel evaluator; each is compared with its nodes and with its
     machine code."""
 
-    call: Call
-    owners: dict[Launch, Lowered] = field(init=False)
+    call: PreparedCall
+    owners: dict[Launch, Schedule] = field(init=False)
     last: dict[tuple[Group, Slot], Launch] = field(init=False)  # that writes to a slot for a group
     wrong_lowering: Difference | None = None
     wrong_code: Difference | None = None
@@ -248,7 +249,7 @@ class KernelComparison:
     results: list[np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
-        lowered = self.call.compiled.lowered
+        lowered = self.call.executable.schedule
         self.owners = dict(owned_launches(lowered))
         self.last = {
             (launch.group, s): launch
@@ -256,7 +257,7 @@ class KernelComparison:
             if launch.group
             for s in launch.writes
         }
-        self.results = interpret(lowered, self.call.arrays, self.call.dims, self.watch)
+        self.results = evaluate_schedule(lowered, self.call.arrays, self.call.dims, self.watch)
 
     def lower(self) -> Checked:
         what = f"{len(self.owners)} kernels on the kernel evaluator against the nodes they compute"
@@ -268,7 +269,7 @@ class KernelComparison:
 
     def watch(self, launch: Launch, before: Memory, memory: Memory) -> None:
         lowered = self.owners[launch]
-        if lowered is self.call.compiled.lowered:
+        if lowered is self.call.executable.schedule:
             self.memory = memory
         self.wrong_lowering = self.wrong_lowering or self.compare_nodes(
             launch, lowered, before, memory
@@ -276,7 +277,7 @@ class KernelComparison:
         self.wrong_code = self.wrong_code or self.compare_code(launch, before, memory)
 
     def compare_nodes(
-        self, launch: Launch, lowered: Lowered, before: Memory, memory: Memory
+        self, launch: Launch, lowered: Schedule, before: Memory, memory: Memory
     ) -> Difference | None:
         """Against the graph evaluator, given the same memory; only nodes that are complete after
         this launch."""
@@ -306,7 +307,7 @@ class KernelComparison:
                 )
         return None
 
-    def compare_copy(self, launch: Launch, lowered: Lowered, memory: Memory) -> Difference | None:
+    def compare_copy(self, launch: Launch, lowered: Schedule, memory: Memory) -> Difference | None:
         """A launch without nodes of its own puts an output where the caller wants it."""
         dims = self.call.dims
         for slot, node in zip(lowered.outputs, lowered.graph.outputs, strict=True):
@@ -349,7 +350,7 @@ def is_changed(launch: Launch, slot: Slot) -> bool:
     return slot in launch.updates and slot in launch.writes
 
 
-def owned_launches(lowered: Lowered) -> Iterator[tuple[Launch, Lowered]]:
+def owned_launches(lowered: Schedule) -> Iterator[tuple[Launch, Schedule]]:
     for step in lowered.steps:
         if isinstance(step, Launch):
             yield step, lowered
@@ -368,7 +369,7 @@ class Fixed:
 
 
 def run_alone(
-    call: Call, launch: Launch, before: Memory, threads: int | None
+    call: PreparedCall, launch: Launch, before: Memory, threads: int | None
 ) -> dict[Slot, Storage]:
     """Machine code of one launch on copies: what it reads or changes as it was, what is new filled
     with a pattern."""
@@ -378,7 +379,7 @@ def run_alone(
         is_new = slot in launch.writes and slot not in launch.updates
         own[slot] = fenced(np.full(array.nbytes, FILL, np.uint8) if is_new else array)
     scratch = scratch_layout(launch.program, call.dims)
-    entry = call.compiled.scheduler.kernel_entry(launch, call.dims, Fixed(own), scratch, tag=0)
+    entry = call.executable.encoder.kernel_entry(launch, call.dims, Fixed(own), scratch, tag=0)
     if entry is not None:
         run(Table([entry], scratch[-1], heavy=True), [], threads)
     return own
@@ -412,7 +413,7 @@ def strayed(inner: Storage) -> str | None:
 # -- the whole program -----------------------------------------------------------------------------
 
 
-def check_schedule(call: Call, look: KernelComparison) -> Checked:
+def check_schedule(call: PreparedCall, look: KernelComparison) -> Checked:
     what = "the whole program in its arena against the kernel evaluator"
     found = first_apart(results_of(call), look.results)
     if found is None:
@@ -428,23 +429,23 @@ def check_schedule(call: Call, look: KernelComparison) -> Checked:
     )
 
 
-def results_of(call: Call) -> list[np.ndarray]:
-    made = call.runner.run(call.storages())
+def results_of(call: PreparedCall) -> list[np.ndarray]:
+    made = call.bound.run(call.storages())
     shapes = [
         tuple(bind(n, call.dims) for n in slot.type.storage_shape)
-        for slot in call.compiled.lowered.outputs
+        for slot in call.executable.schedule.outputs
     ]
-    kinds = [slot.type.dtype.np for slot in call.compiled.lowered.outputs]
+    kinds = [slot.type.dtype.np for slot in call.executable.schedule.outputs]
     return [
         storage.as_numpy(kind, shape).copy()
         for storage, kind, shape in zip(made, kinds, shapes, strict=True)
     ]
 
 
-def misplaced(call: Call, look: KernelComparison) -> Difference | None:
+def misplaced(call: PreparedCall, look: KernelComparison) -> Difference | None:
     """The first step of the schedule that leaves something else in memory, found by running ever
     longer parts of it."""
-    entries, steps = call.runner.table.entries, list(running(call.compiled.lowered, call.dims))
+    entries, steps = call.bound.table.entries, list(running(call.executable.schedule, call.dims))
     last = {slot: step for step in steps for slot in step.writes}  # memory is as it leaves it
     for i, step in enumerate(steps):
         slots = step.slots if isinstance(step, Launch) else (*step.inputs, *step.outputs)
@@ -462,14 +463,16 @@ def step_name(step: Step) -> str:
     return f"kernel {step.name}" if isinstance(step, Launch) else step.name
 
 
-def run_part(call: Call, entries: Sequence[Entry], slots: Sequence[Slot]) -> dict[Slot, np.ndarray]:
+def run_part(
+    call: PreparedCall, entries: Sequence[Entry], slots: Sequence[Slot]
+) -> dict[Slot, np.ndarray]:
     """Run these entries in a fresh arena; what the slots then hold."""
-    lowered, dims = call.compiled.lowered, call.dims
+    lowered, dims = call.executable.schedule, call.dims
     outputs = [Storage.allocate(bind(slot.type.nbytes, dims)) for slot in lowered.outputs]
-    held = [*call.storages(), *outputs, Storage.allocate(call.runner.scheduled.arena_bytes)]
-    table = Table(entries, call.runner.table.scratch_bytes, heavy=call.runner.table.heavy)
+    held = [*call.storages(), *outputs, Storage.allocate(call.bound.encoded.arena_bytes)]
+    table = Table(entries, call.bound.table.scratch_bytes, heavy=call.bound.table.heavy)
     run(table, [s.ptr for s in held])
-    where = call.compiled.scheduler.places(lowered, dims)
+    where = call.executable.encoder.places(lowered, dims)
     contents = {}
     for slot in slots:
         word = where.word(slot)

@@ -14,10 +14,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, f64
+from tetrad.core.op import Op
 from tetrad.graph.build import call, constant, item
 from tetrad.graph.evaluate import evaluate_node
 from tetrad.graph.nodes import Graph, Node, topological
+from tetrad.ops.attention.op import attention
 from tetrad.ops.fft.op import TRANSFORMS, scale_of
+from tetrad.ops.matmul.op import is_plain, matmul
+from tetrad.ops.reduce import reduce_prod, reduce_sum
+from tetrad.ops.running.op import cumprod, cumsum
 
 Dims = Mapping[str, int]
 Pair = tuple[np.ndarray, np.ndarray]  # value, distance allowed (f64, inf: nothing is promised)
@@ -99,8 +104,8 @@ def bounded_node(node: Node, operands: Sequence[Pair], dims: Dims, stated: bool)
 def own_distance(
     node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims, stated: bool
 ) -> np.ndarray:
-    name, dtype = node.op.name, node.type.dtype
-    if node.op in TRANSFORMS:
+    op, dtype = followed(node), node.type.dtype
+    if op in TRANSFORMS:
         return line_distance(node, value)
     kinds = [dtype, *(as_dtype(a.dtype) for a, _ in operands if a.dtype.kind == "c")]
     # NumPy's own loops over complex numbers round as memory lies
@@ -109,20 +114,23 @@ def own_distance(
     if units == math.inf:
         return np.full(value.shape, np.inf)
     distance = units * spacing(value)
-    if name in SUMS:
-        depth, magnitude = SUMS[name](node, [np.abs(wide(a)) for a, _ in operands], dims)
+    if op in SUMS:
+        depth, magnitude = SUMS[op](node, [np.abs(wide(a)) for a, _ in operands], dims)
         distance = distance + depth * terms(dtype) * epsilon(dtype) * magnitude
         # halves round once more at the end
         distance = distance + (spacing(value) if dtype.bits < 32 else 0)
-    if name in ("reduce_prod", "cumprod"):
+    if op in (reduce_prod, cumprod):
         given = operands[0][0]
         count = (
-            given.shape[node.param("axis")]
-            if name == "cumprod"
-            else given.size // max(value.size, 1)
+            given.shape[node.param("axis")] if op is cumprod else given.size // max(value.size, 1)
         )
         distance = distance + 2 * count * terms(dtype) * epsilon(dtype) * np.abs(wide(value))
     return distance
+
+
+def followed(node: Node) -> Op | None:
+    """The op; of a product with a weight none, as its sums are not followed."""
+    return None if node.op is matmul and not is_plain(node) else node.op
 
 
 def terms(dtype: DType) -> int:
@@ -168,10 +176,10 @@ def attention_magnitude(
 # Ops that add in an order of their own: (additions an element passes, sum of what is added without
 # signs).
 SUMS = {
-    "reduce_sum": sum_magnitude,
-    "matmul": matmul_magnitude,
-    "cumsum": cumsum_magnitude,
-    "attention": attention_magnitude,
+    reduce_sum: sum_magnitude,
+    matmul: matmul_magnitude,
+    cumsum: cumsum_magnitude,
+    attention: attention_magnitude,
 }
 
 
@@ -194,19 +202,20 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 
 def passed_on(node: Node, operands: Sequence[Pair], value: np.ndarray, dims: Dims) -> np.ndarray:
-    kind, name = node.op.kind, node.op.name
+    op = followed(node)
     (array, distance), rest = operands[0], operands[1:]
-    if name == "reduce_sum":
+    if op is reduce_sum:
         return np.asarray(np.sum(distance, node.param("axes")))
-    if name == "cumsum":
+    if op is cumsum:
         return np.asarray(np.cumsum(distance, node.param("axis")))
-    if node.op in TRANSFORMS:
+    if op in TRANSFORMS:
         return line_passed_on(node, distance, value)
-    if name == "matmul":
+    if op is matmul:
         (other, also), a = rest[0], np.abs(wide(array))
         b = np.abs(wide(other))
         return np.asarray(np.matmul(a, also) + np.matmul(distance, b) + np.matmul(distance, also))
-    flips = spacing(value) if kind != "movement" else 0.0  # a result that rounds the other way
+    # a result that rounds the other way
+    flips = spacing(value) if node.op.kind != "movement" else 0.0
     return inherited(node, operands, value, dims) + flips
 
 

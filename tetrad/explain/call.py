@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.creation import asarray
+from tetrad.backends.cpu.executable import BoundCall, Executable
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.driver import Compiled, Runner
-from tetrad.compiler.jit import Jitted, Program
+from tetrad.compiler.jit import Jitted, Specialisation
 from tetrad.compiler.native_jit import NATIVE
-from tetrad.compiler.reading import Recalled
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import flatten
@@ -28,13 +27,13 @@ from tetrad.tracing.array import Array
 
 
 @record(eq=False)
-class Call:
+class PreparedCall:
     jitted: Jitted
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
-    program: Program
-    compiled: Compiled
-    runner: Runner
+    program: Specialisation
+    executable: Executable
+    bound: BoundCall
     dims: dict[str, int]
     arrays: list[np.ndarray]
     signature: str
@@ -64,32 +63,32 @@ class Call:
         return [np.asarray(r.view if isinstance(r, Array) else r) for r in results]
 
 
-def prepare(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def prepare(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> PreparedCall:
     jitted, args = as_jitted(function, args)
     arguments = jitted.signature.arguments(args, kwargs)
     given, _ = jitted._arrays(arguments)
     known = jitted.compiles
     start = time.perf_counter()
     bound = jitted._bind(arguments)
-    compiled = bound.program.compiled
-    compiled = compiled.full() if isinstance(compiled, Recalled) else compiled
+    executable = bound.program.executable
+    if not isinstance(executable, Executable):
+        name = type(executable).__name__
+        raise TraceError(f"{jitted.signature.name}: compiled by {name}", hint="use td.jit")
+    executable = executable.full()
     seconds = time.perf_counter() - start
-    if not isinstance(compiled, Compiled):
-        raise TraceError(
-            f"{jitted.signature.name}: compiled by {type(compiled).__name__}", hint="use td.jit"
-        )
-    dims = dict(zip(compiled.dims, bound.dims, strict=True))
+    dims = dict(zip(executable.dims, bound.dims, strict=True))
     signature = jitted.signatures[list(jitted._programs.values()).index(bound.program)]
     arrays = [np.asarray(x.view, order="C") for x in given]
     is_new = jitted.compiles > known
-    runner = compiled.runner(bound.dims)
-    return Call(
+    return PreparedCall(
         jitted,
         args,
         kwargs,
         bound.program,
-        compiled,
-        runner,
+        executable,
+        executable.bound(bound.dims),
         dims,
         arrays,
         signature,

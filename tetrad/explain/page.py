@@ -18,6 +18,7 @@ from tetrad.explain.assets import SCRIPT, STYLE
 from tetrad.explain.layout import Drawing, Point, lay_out
 from tetrad.explain.parts import GraphPart
 from tetrad.explain.report import bytes_text, count_text, time_text
+from tetrad.graph.build import call, parameter
 from tetrad.graph.constants import constant_value
 from tetrad.graph.nodes import Node
 from tetrad.passes.fused import ordered
@@ -116,9 +117,9 @@ def drawn_edges(layout: Drawing) -> Iterator[tuple[tuple[Node, Node], tuple[Poin
 def label(node: Node) -> str:
     """The op, with the operands and settings that are worth a place in a box."""
     numbers = [f"{value:g}" for i in node.inputs if (value := constant_value(i)) is not None]
-    if node.op.name == "parameter":
+    if node.op is parameter:
         return f"input {node.param('index')}"
-    if node.op.name == "call":
+    if node.op is call:
         return f"call {node.param('graph').name}"
     return " ".join([node.op.name, *numbers])
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tetrad.core.record import record
-from tetrad.graph.group import LEAVES, Group
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Graph, Node
 from tetrad.passes.fused import lines_of
-from tetrad.schedule.nodes import Control, Launch, Lowered
+from tetrad.schedule.nodes import Control, Launch, Schedule
 
 
 @record(eq=False)
@@ -29,10 +29,10 @@ class GraphPart:
         return self.groups.index(group)
 
 
-def parts_of(lowered: Lowered) -> tuple[GraphPart, ...]:
+def parts_of(schedule: Schedule) -> tuple[GraphPart, ...]:
     """The graph itself first, then those it calls, each once."""
-    found: dict[Lowered, None] = {}
-    waiting = [lowered]
+    found: dict[Schedule, None] = {}
+    waiting = [schedule]
     while waiting:
         current = waiting.pop(0)
         if current not in found:
@@ -43,27 +43,23 @@ def parts_of(lowered: Lowered) -> tuple[GraphPart, ...]:
     return tuple(part_of(one) for one in found)
 
 
-def part_of(lowered: Lowered) -> GraphPart:
-    launches = [step for step in lowered.steps if isinstance(step, Launch)]
+def part_of(schedule: Schedule) -> GraphPart:
+    launches = [step for step in schedule.steps if isinstance(step, Launch)]
     groups = tuple(dict.fromkeys(launch.group for launch in launches if launch.group is not None))
     computed: dict[Node, tuple[int, ...]] = {}
     for number, group in enumerate(groups):
-        for node in computed_by(group, lowered):
+        for node in computed_by(group, schedule):
             computed[node] = (*computed.get(node, ()), number)
-    return GraphPart(lowered.graph, groups, computed, lines_of(lowered.graph))
+    return GraphPart(schedule.graph, groups, computed, lines_of(schedule.graph))
 
 
-def computed_by(group: Group, lowered: Lowered) -> list[Node]:
+def computed_by(group: Group, schedule: Schedule) -> list[Node]:
     """The members, and what is computed on the spot because it has no memory."""
     found = dict.fromkeys(group.members)
     stack = list(group.members)
     while stack:
         for operand in stack.pop().inputs:
-            if (
-                operand not in found
-                and operand not in lowered.slots
-                and operand.op.name not in LEAVES
-            ):
+            if operand not in found and operand not in schedule.slots and not operand.op.leaf:
                 found[operand] = None
                 stack.append(operand)
     return list(found)

@@ -22,14 +22,14 @@ from tetrad.backends.cpu.table import Entry, Table, encode
 from tetrad.backends.llvm.target import Target
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
-from tetrad.explain.call import Call, prepare
+from tetrad.explain.call import PreparedCall, prepare
 from tetrad.explain.page import write_page
 from tetrad.explain.parts import GraphPart, parts_of
 from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
-from tetrad.schedule.nodes import Control, Launch, Lowered, Repeat, Step
+from tetrad.schedule.nodes import Control, Launch, Loop, Schedule, Step
 from tetrad.schedule.plan import Life, Plan
 from tetrad.tracing.signature import check_function
 
@@ -165,20 +165,20 @@ def explain(function: Callable[..., Any]) -> Callable[..., Explanation]:
     return explained
 
 
-def tell(call: Call) -> Explanation:
+def tell(call: PreparedCall) -> Explanation:
     pushed = Pushed()
     outcomes, wall_ns = measure(call)
-    scheduled, signatures = call.runner.scheduled, call.jitted.signatures
+    encoded, signatures = call.bound.encoded, call.jitted.signatures
     one, every = measure_roofs(1), measure_roofs()
     return Explanation(
         call.jitted.signature.name, call.signature, tuple(why_compiled(signatures, call.signature)),
         call.is_new,
-        dict(call.compiled.clock.counts), stages(call, wall_ns), call.compiled.clock.steps,
+        dict(call.executable.clock.counts), stages(call, wall_ns), call.executable.clock.steps,
         call.graph,
-        parts_of(call.compiled.lowered),
-        tuple(kernels(call, outcomes, one, every)), scheduled.lives, scheduled.plan,
-        scheduled.table.scratch_bytes,
-        call.compiled.lowered.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
+        parts_of(call.executable.schedule),
+        tuple(kernels(call, outcomes, one, every)), encoded.lives, encoded.plan,
+        encoded.table.scratch_bytes,
+        call.executable.schedule.steps, wall_ns, len(outcomes), outcomes[0].threads, one, every,
         current_target(),
         call.dims, pushed.often(),
     )  # fmt: skip
@@ -198,28 +198,28 @@ def pushed_aside() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def measure(call: Call) -> tuple[list[Outcome], int]:
+def measure(call: PreparedCall) -> tuple[list[Outcome], int]:
     """Several runs with every entry timed, and the best wall time of as many runs without."""
     outcomes: list[Outcome] = []
     walls: list[int] = []
     deadline = time.perf_counter() + BUDGET_SECONDS
     while len(outcomes) < FEWEST or (len(outcomes) < MOST and time.perf_counter() < deadline):
-        call.runner.run(call.storages(), profile=True)
-        outcomes.append(call.runner.ready.last_outcome)
+        call.bound.run(call.storages(), profile=True)
+        outcomes.append(call.bound.last_outcome)
         storages = call.storages()
         start = time.perf_counter_ns()
-        call.runner.run(storages)
+        call.bound.run(storages)
         walls.append(time.perf_counter_ns() - start)
     return outcomes, min(walls)
 
 
-def stages(call: Call, wall_ns: int) -> dict[str, float]:
+def stages(call: PreparedCall, wall_ns: int) -> dict[str, float]:
     """Seconds per stage, in order. The time to trace is what is left of finding a new program.
 
     Emitting, LLVM and loading are the seconds of all threads that worked for it, beside the others
     and each other.
     """
-    spent = dict(call.compiled.clock.stages)
+    spent = dict(call.executable.clock.stages)
     codegen = spent.pop("codegen", 0.0)
     compiling = sum(spent.get(stage, 0.0) for stage in ("start", "passes", "lower")) + codegen
     if call.is_new:
@@ -232,12 +232,12 @@ STAGES = ("trace", "start", "passes", "lower", "emit", "llvm", "load", "schedule
 
 
 def kernels(
-    call: Call, outcomes: Sequence[Outcome], one: Roofs, every: Roofs
+    call: PreparedCall, outcomes: Sequence[Outcome], one: Roofs, every: Roofs
 ) -> Iterator[KernelStory]:
     best = best_times([outcome.entry_ns for outcome in outcomes])
-    heavy = call.runner.table.heavy
+    heavy = call.bound.table.heavy
     for ns, (step, path, runs) in zip(
-        best, walk(call.compiled.lowered, call.runner.table, call.dims), strict=True
+        best, walk(call.executable.schedule, call.bound.table, call.dims), strict=True
     ):
         if isinstance(step, Launch):
             groups = bind(step.groups, call.dims)
@@ -270,7 +270,7 @@ Place = tuple[Step | None, tuple[str, ...], int]
 
 
 def walk(
-    lowered: Lowered,
+    lowered: Schedule,
     table: Table,
     dims: Mapping[str, int],
     path: tuple[str, ...] = (),
@@ -282,13 +282,13 @@ def walk(
         yield step, path, runs
         if isinstance(step, Control):
             bodies = {id(inner): body for body, inner in inner_tables(step, entry)}
-            again = runs * bind(step.length, dims) if isinstance(step, Repeat) else runs
+            again = runs * bind(step.length, dims) if isinstance(step, Loop) else runs
             yield from inside(entry, bodies, dims, path, again)
 
 
 def inside(
     entry: Entry,
-    bodies: Mapping[int, Lowered],
+    bodies: Mapping[int, Schedule],
     dims: Mapping[str, int],
     path: tuple[str, ...],
     runs: int,

@@ -1,4 +1,4 @@
-"""Station 0, shared words: `Strings`, many strings in one piece of memory, as a model file holds
+"""Model files, strings: `Strings`, many strings in one piece of memory, as a model file holds
 them.
 
 Receives bytes with a length before each string; returns a sequence that decodes what is asked for.

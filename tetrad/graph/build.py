@@ -1,7 +1,7 @@
-"""The graph language, build: nodes and graphs are made here and nowhere else.
+"""Graph language, build: the one place that makes nodes and graphs.
 
-Receives an op, operand nodes and settings; infers and checks the type; returns the one node that is
-equal to it.
+Receives an op, operand nodes and params; infers and checks the type; returns the interned node.
+Equal nodes are one object.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ def _no_reference(*args: Any, **params: Any) -> Any:
     raise TypeError("structural nodes are evaluated by graph.evaluate")
 
 
-def _define(name: str) -> Op:
-    return op(type=_structural, kind="structural", name=name, public=False)(_no_reference)
+def _define(name: str, leaf: bool = False) -> Op:
+    define = op(type=_structural, kind="structural", name=name, public=False, leaf=leaf)
+    return define(_no_reference)
 
 
 # index: position among the graph's inputs; serial: unique while tracing, else -1
-parameter = _define("parameter")
-constant = _define("constant")  # value: Literal
+parameter = _define("parameter", leaf=True)
+constant = _define("constant", leaf=True)  # value: Literal
 call = _define("call")  # graph: Graph; several outputs
 item = _define("item")  # index: which result of a call, or of an op with several
 
@@ -70,7 +71,7 @@ def apply(
 
 
 def check_size(op: Op, kind: ArrayType) -> None:
-    """Sizes whose product no machine holds are refused where they arise."""
+    """Raise an error for a size that no machine can hold, where it arises."""
     known = [n for n in kind.shape if isinstance(n, int)]
     if len(known) == len(kind.shape) and (total := math.prod(known)) > MAX_ELEMENTS:
         message = (
@@ -80,13 +81,13 @@ def check_size(op: Op, kind: ArrayType) -> None:
 
 
 def results(node: Node) -> tuple[Node, ...]:
-    """The results of a node with several (or of a call), each as a node."""
+    """The results of a call, or of an op with several, each as a node."""
     return tuple(make_item(node, i) for i in range(len(node.types)))
 
 
 def as_operand(op: Op, value: Any, partner: Node) -> Node:
-    """A number as an array of the partner's type, for elementwise ops of its shape too; an array as
-    it is."""
+    """A number becomes an array of its partner's dtype (of its partner's shape too, for elementwise
+    ops); an array stays as it is."""
     if not isinstance(value, bool | int | float | complex):
         return make_constant(lasting(np.asarray(value)))
     kind = partner.type if op.kind == "elementwise" else partner.type.with_shape(())
@@ -94,7 +95,7 @@ def as_operand(op: Op, value: Any, partner: Node) -> Node:
 
 
 def filled(value: Any, kind: ArrayType) -> Node:
-    """An array of one repeated value; it takes no memory."""
+    """An array with one repeated value; it takes no memory."""
     scalar = make_constant(np.asarray(value, kind.dtype.np))
     return (
         intern(REGISTRY["expand"], (scalar,), (("shape", kind.shape),), (kind,), None)
@@ -104,8 +105,8 @@ def filled(value: Any, kind: ArrayType) -> Node:
 
 
 def make_constant(array: np.ndarray, kind: ArrayType | None = None) -> Node:
-    """An array as a node; `kind` says what bytes of quantised blocks are. To a large one nobody may
-    write any more."""
+    """An array as a node; `kind` is the type of quantised blocks, whose array holds bytes. Nobody
+    may write to a large array afterwards."""
     return literal_node(
         Literal(array), kind or ArrayType(as_dtype(array.dtype), tuple(array.shape))
     )
@@ -116,8 +117,8 @@ def literal_node(literal: Literal, kind: ArrayType) -> Node:
 
 
 def make_parameter(kind: ArrayType, index: int, *, fresh: bool = False) -> Node:
-    """An input of a graph. While tracing it is `fresh` (unlike any other); in a finished graph
-    equal ones are one."""
+    """An input of a graph. While tracing it is `fresh`: different from every other. In a finished
+    graph equal parameters are one."""
     serial = next(_serial) if fresh else -1
     return intern(parameter, (), (("index", index), ("serial", serial)), (kind,), None)
 
@@ -147,19 +148,19 @@ def intern(
 
 
 def exact(value: Any) -> Any:
-    """A param as part of a key: what Python calls equal but is not the same (0.0 and -0.0, 1 and
-    True) differs."""
+    """A param as part of a key. Values that Python calls equal but that differ (0.0 and -0.0, 1 and
+    True) get different keys."""
     if isinstance(value, tuple):
         return tuple(map(exact, value))
     if isinstance(value, float):
-        return (float, value.hex())  # nan, unlike itself for Python, is one key
+        return (float, value.hex())  # by its text: to Python nan does not equal itself
     if isinstance(value, complex):
         return (complex, value.real.hex(), value.imag.hex())
     return (bool, value) if isinstance(value, bool) else value
 
 
 def make_graph(name: str, inputs: Sequence[Node], outputs: Sequence[Node]) -> Graph:
-    """A graph with canonical parameters: position alone tells them apart, so equal functions give
+    """A graph with canonical parameters, identified by position alone, so that equal functions give
     equal graphs."""
     canonical = {p: make_parameter(p.type, i) for i, p in enumerate(inputs)}
     rebuilt = rebuild(outputs, canonical)
@@ -172,7 +173,7 @@ def make_graph(name: str, inputs: Sequence[Node], outputs: Sequence[Node]) -> Gr
 
 
 def rebuild(outputs: Sequence[Node], replaced: Mapping[Node, Node]) -> list[Node]:
-    """The outputs with some nodes replaced, everything above them rebuilt."""
+    """The outputs with some nodes replaced, and their users rebuilt."""
     done: dict[Node, Node] = dict(replaced)
     for node in topological(outputs):
         if node not in done:
@@ -181,12 +182,12 @@ def rebuild(outputs: Sequence[Node], replaced: Mapping[Node, Node]) -> list[Node
 
 
 def spliced(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
-    """The outputs of a graph with these nodes as its inputs: its body in place of a call."""
+    """The outputs of a graph applied to these nodes: its body inlined."""
     return rebuild(graph.outputs, dict(zip(graph.inputs, nodes, strict=True)))
 
 
 def fresh_like(nodes: Sequence[Node]) -> list[Node]:
-    """Parameters of a graph to be made, of the types of these nodes."""
+    """Fresh parameters of the types of these nodes, for a graph to be built."""
     return [make_parameter(node.type, -1, fresh=True) for node in nodes]
 
 

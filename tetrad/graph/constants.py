@@ -1,5 +1,5 @@
-"""The graph language, constants: the one value that all elements of a node have. Nodes in, Python
-numbers out."""
+"""Graph language, constants: receives a node, returns the one value that all its elements have, if
+it is a constant."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Number = bool | int | float
 
 
 def constant_value(node: Node) -> Number | None:
-    """The one value that every element of a constant, or of a broadcast constant, has; None when
-    there is no such.
+    """The value of every element of a constant or a broadcast constant; None if the elements
+    differ.
 
-    Neither quantised blocks, of which only the bytes are here, nor complex numbers are numbers that
-    rules know.
+    None also for quantised blocks, of which only bytes are held, and for complex numbers: no rule
+    uses those.
     """
-    while node.op.name == "expand":
+    while node.op.spreads:
         node = node.inputs[0]
     if node.op is not constant or node.type.dtype.is_quantized or node.type.dtype.is_complex:
         return None

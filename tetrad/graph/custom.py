@@ -1,12 +1,11 @@
-"""The graph language, custom: calls that transforms treat in a way of their own. To compute with,
-all are plain calls.
+"""Graph language, custom: calls that transforms treat in their own way. To the evaluator they are
+plain calls.
 
-    custom_call       a function whose derivative somebody else gives: `rule`
-                      (transforms.custom_rules) says what it is
-    checkpoint_call   a function whose inside is computed again for its derivative, not kept
-    linear_call       a function linear in its last operands, whose transpose is given, not derived
+    custom_call       a function with a derivative of its own: `rule` (transforms.custom_rules)
+    checkpoint_call   a function whose intermediate values are recomputed for its derivative
+    linear_call       a function linear in its last operands, with a transpose of its own
 
-`passes.inline_custom` gives the program as it is compiled, with none of them and without stopped
+`passes.inline_custom` returns the program to be compiled: without these calls and without stopped
 gradients.
 """
 
@@ -63,8 +62,8 @@ def linear_call(
     gives: Types,
     dims: Dims = None,
 ) -> Arrays:
-    """forward(operands), linear in those after the first `fixed`; backward takes these and
-    cotangents of results."""
+    """forward(operands), linear in the operands after the first `fixed`. backward takes the first
+    `fixed` operands and the cotangents of the results."""
     return tuple(routine(known_forward(forward), dims or {})(operands))
 
 
@@ -92,7 +91,7 @@ def make_checkpoint(
     *,
     policy: str | None = None,
 ) -> tuple[Node, ...]:
-    """`policy`: what of the inside is kept nevertheless (derive.custom)."""
+    """`policy`: which intermediate values are kept nevertheless (transforms.custom_rules)."""
     kinds = tuple(o.type for o in graph.outputs)
     params = (("graph", graph), ("policy", policy))
     return results(intern(checkpoint_call, tuple(operands), params, kinds, source or user_source()))

@@ -1,8 +1,8 @@
-"""The graph language, evaluate: what a graph means, computed with NumPy, one op after the other.
+"""Graph language, evaluate: the meaning of a graph, computed with NumPy op by op.
 
-Receives a graph and one array per input, returns one array per output. Dims get their values from
-the arrays' shapes; every result is checked against the type the graph says it has. Results may
-share memory with arguments and constants.
+Receives a graph and one array per input, returns one array per output. The shapes of the arrays
+determine the Dims. Every result is checked against its type in the graph. Results may share memory
+with arguments and constants.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Values = tuple[np.ndarray, ...]  # the results of one node
 def evaluate(
     graph: Graph, arrays: Sequence[np.ndarray], dims: Mapping[str, int] | None = None
 ) -> list[np.ndarray]:
-    """The outputs of the graph for these inputs. `dims` gives values of Dims that no input shape
-    determines.
+    """The outputs of the graph for these inputs. `dims` gives the values of Dims that no input
+    shape determines.
 
     >>> from tetrad.graph.build import make_graph, make_parameter
     >>> from tetrad.core.dtypes import f32
@@ -54,7 +54,7 @@ def evaluate(
 
 
 def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
-    """All results of one node; an error in it names the line the node came from."""
+    """All results of one node; an error in it names the user's line."""
     if node.op is constant:
         return (node.param("value").array,)
     if node.op is item:
@@ -62,12 +62,11 @@ def evaluate_node(node: Node, operands: Sequence[Values], dims: Dims) -> Values:
     arrays = [values[0] for values in operands]
     if node.op is call:
         return tuple(evaluate(node.param("graph"), arrays, dims))
-    # loops and branches: their references evaluate the graphs they hold
+    # the reference of a loop or a branch evaluates the graphs it holds
     if node.op.kind == "structural":
         return tuple(node.op.reference(*arrays, dims=dims, **dict(node.params)))
     if node.op.kind in ("reduce", "special"):
-        # NumPy sums in the order of memory; the meaning is that of the values, however they are
-        # laid out.
+        # NumPy sums in memory order; the result must depend on values only, not on their layout.
         arrays = [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
     params = {name: bind_value(value, dims) for name, value in node.params}
     try:
@@ -92,7 +91,7 @@ def bind_value(value: Any, dims: Mapping[str, int]) -> Any:
 
 
 def checked(node: Node, values: Values, dims: Dims) -> Values:
-    """The values, once each has the dtype and the shape that the node's type promises."""
+    """The values, if each has the dtype and shape of the node's type; else an error."""
     for kind, value in zip(node.types, values, strict=True):
         wanted = tuple(bind(size, dims) for size in kind.storage_shape)
         if value.dtype != kind.dtype.np or value.shape != wanted:
@@ -110,8 +109,7 @@ def checked(node: Node, values: Values, dims: Dims) -> Values:
 
 
 def bind_dims(graph: Graph, arrays: Sequence[np.ndarray], given: Mapping[str, int]) -> Dims:
-    """Check the arguments against the inputs' types and read the values of Dims off their
-    shapes."""
+    """Check the arguments against the types of the inputs; return the values of the Dims."""
     if len(arrays) != len(graph.inputs):
         raise ShapeError(f"graph {graph.name}: takes {len(graph.inputs)} arrays, got {len(arrays)}")
     for position, (node, array) in enumerate(zip(graph.inputs, arrays, strict=True)):
@@ -135,8 +133,8 @@ def bind_dims(graph: Graph, arrays: Sequence[np.ndarray], given: Mapping[str, in
 
 
 def solve_dims(pairs: Sequence[tuple[Size, int]], given: Mapping[str, int]) -> Dims:
-    """Values of Dims from (size, actual): each equation with one unknown of degree one is solved in
-    turn."""
+    """The values of the Dims from pairs (size, actual): solves the equations that are linear in one
+    unknown, one after the other."""
     dims = dict(given)
     waiting = [(size, actual) for size, actual in pairs if isinstance(size, SizeExpr)]
     solved = True
@@ -154,8 +152,8 @@ def solve_dims(pairs: Sequence[tuple[Size, int]], given: Mapping[str, int]) -> D
 
 
 def solve(size: SizeExpr, actual: int, dim: Named, dims: Dims) -> int | None:
-    """The value of `dim` that makes the size `actual`, if the size is linear in it and the value is
-    a whole number."""
+    """The value of `dim` for which the size equals `actual`, if the size is linear in it and the
+    value is whole; else None."""
     if any(monomial.count(dim) > 1 for monomial, _ in size.terms):
         return None
     base, next_ = (bind(size, {**dims, dim.name: value}) for value in (0, 1))

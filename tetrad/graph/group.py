@@ -1,22 +1,21 @@
-"""The graph language, groups: nodes that share a kernel, and what such a kernel reads from memory.
+"""Graph language, groups: nodes that share a kernel, and what that kernel reads from memory.
 
-`passes.fuse` makes groups, lowering makes a kernel (or a short series) of each.
+`passes.fuse` makes groups; lowering turns each into a kernel or a short series of kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container
 
+from tetrad.core.op import Trait
 from tetrad.core.record import record
 from tetrad.graph.nodes import Node
-
-LEAVES = ("parameter", "constant")
 
 
 @record(eq=False)
 class Group:
-    """Nodes of one kernel (or a short series): `members` are computed in it, `outputs` of them get
-    memory."""
+    """Nodes of one kernel (or a short series): it computes `members`, and stores those in
+    `outputs`."""
 
     kind: str
     root: Node
@@ -33,16 +32,23 @@ class Group:
         )
 
 
+def holds(trait: Trait, node: Node) -> bool:
+    """Has a node a trait of its op, with the operands and settings it has?"""
+    if isinstance(trait, bool):
+        return trait
+    return trait(*(i.type for i in node.inputs), **dict(node.params))
+
+
 def inputs_of(group: Group, memory: Container[Node]) -> list[Node]:
-    """What a group reads from memory: leaves, and outputs of other groups; its own outputs it has
-    in registers."""
+    """What a group reads from memory: leaves, and outputs of other groups. Its own outputs are in
+    registers."""
     found: dict[Node, None] = {}
     seen = set(group.members)
     stack = [i for m in group.members for i in m.inputs if i not in seen]
     seen.update(stack)
     while stack:
         node = stack.pop()
-        if node in memory or node.op.name in LEAVES:
+        if node in memory or node.op.leaf:
             found[node] = None
             continue
         fresh = [i for i in node.inputs if i not in seen]

@@ -1,8 +1,7 @@
-"""The graph language, infer: what follows from a node or graph as it stands: the types of results,
-the Dims in use.
+"""Graph language, infer: types of results and Dims in use.
 
-Receives an op with operands and settings, or a graph; returns types or Dims. Parsing and verifying
-both ask here.
+Receives an op with operands and params, or a graph; returns types or Dims. The parser and the
+verifier ask here.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from tetrad.graph.nodes import Graph, Node
 
 
 def infer(op: Op, inputs: tuple[Node, ...], params: Mapping[str, Any]) -> tuple[ArrayType, ...]:
-    """The types that a node of this op has, by the op's own rule; `call` and `item` follow the
-    graph and the call."""
+    """The types of an op's results, by the op's own rule; `call` and `item` follow the graph and
+    the call."""
     if op is call:
         return _call_types(inputs, **params)
     if op is item:
         return _item_types(*inputs, **params)
     extra = {"types": ()} if op.typed else {}
-    # type rules often take any number of operands, this not
+    # a type rule may take any number of operands; the op's signature does not
     bound = _signature(op).bind(*inputs, **params, **extra)
     if len(bound.args) != len(inputs):
         raise TypeError(f"{op.name}: operands are positional, settings are named")

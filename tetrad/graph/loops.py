@@ -1,8 +1,8 @@
-"""The graph language, loops: `scan`, `while_loop` and `switch`, structural ops that hold graphs.
+"""Graph language, loops: `scan`, `while_loop` and `switch`, structural ops that hold graphs.
 
-Receives graphs and the nodes they work on, checks that the two fit, returns the results as nodes.
-What each op means is its NumPy function below; `graph.nested` finds the graphs they hold, so
-passes, text and verify need not know them.
+Receives graphs and operand nodes, checks that they fit, returns the results as nodes. The NumPy
+function of each op is its meaning. `graph.nested` finds the graphs that an op holds, so passes,
+text and verify need not know these ops.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tetrad.graph.routine import routine
 
 Types = tuple[ArrayType, ...]
 Arrays = tuple[np.ndarray, ...]
-# what the derivative stores: None everything, or a strategy
+# what the derivative stores: None is everything, else a strategy
 Checkpoint = None | str | tuple[str, int]
 
 
@@ -36,7 +36,7 @@ def scan_types(
     unroll: int,
     checkpoint: Checkpoint,
 ) -> Types:  # fmt: skip
-    """The types of final carries and stacked results, once the body fits what it is given."""
+    """The types of final carries and stacked results, if the body fits its operands."""
     check_count(
         "scan", len(kinds) >= consts + carries, f"{consts} consts and {carries} carries", len(kinds)
     )
@@ -65,7 +65,7 @@ def scan(
     unroll: int,
     checkpoint: Checkpoint, dims: Mapping[str, int] | None = None,
 ) -> Arrays:  # fmt: skip
-    """carries = init; for each t: (carries, ys[t]) = body(consts, carries, xs[t]). `reverse` begins
+    """carries = init; for each t: (carries, ys[t]) = body(consts, carries, xs[t]). `reverse` starts
     at the last row."""
     dims = dims or {}
     fixed, state = list(operands[:consts]), list(operands[consts : consts + carries])
@@ -105,7 +105,7 @@ def make_scan(
 def while_types(
     *kinds: ArrayType, condition: Graph, body: Graph, condition_consts: int, body_consts: int
 ) -> Types:
-    """The types of the carries, once condition and body fit them."""
+    """The types of the carries, if condition and body fit them."""
     consts = condition_consts + body_consts
     check_count("while_loop", len(kinds) >= consts, f"{consts} consts", len(kinds))
     carries = kinds[consts:]
@@ -143,7 +143,7 @@ def make_while(
     condition: Graph, body: Graph, condition_consts: Sequence[Node], body_consts: Sequence[Node],
     carries: Sequence[Node], source: Source | None = None,
 ) -> tuple[Node, ...]:  # fmt: skip
-    """The carries once the condition no longer holds."""
+    """The carries when the condition has become false."""
     params = {
         "condition": condition, "body": body, "condition_consts": len(condition_consts),
         "body_consts": len(body_consts),
@@ -155,7 +155,7 @@ def make_while(
 
 
 def switch_types(*kinds: ArrayType, branches: tuple[Graph, ...]) -> Types:
-    """The types of every branch's results: all branches take and give the same."""
+    """The types of the results; all branches have the same signature."""
     if not branches:
         raise ShapeError("switch: there are no branches")
     check_count("switch", bool(kinds), "an index", len(kinds))
@@ -184,7 +184,7 @@ def switch(
 def make_switch(
     index: Node, operands: Sequence[Node], branches: Sequence[Graph], source: Source | None = None
 ) -> tuple[Node, ...]:
-    """The results of the branch that the index chooses."""
+    """The results of the branch that the index selects."""
     return make(switch, [index, *operands], {"branches": tuple(branches)}, source)
 
 
@@ -194,8 +194,7 @@ def make_switch(
 def make(
     op: Op, inputs: Sequence[Node], params: dict[str, Any], source: Source | None
 ) -> tuple[Node, ...]:
-    """The node's results; none at all for a loop without carries and results, which does
-    nothing."""
+    """The results of the node; none for a loop without carries and results, which does nothing."""
     source = source or user_source()
     try:
         types: Any = op.type(*(node.type for node in inputs), **params)
@@ -209,8 +208,8 @@ def make(
 
 
 def replace_loops(graph: Graph, results_of: Callable[[Node], Sequence[Node] | None]) -> Graph:
-    """The graph with other nodes for the results of loops: `results_of` gives those of a loop, None
-    where it stays."""
+    """The graph with the results of loops replaced: `results_of` gives the new results of a loop,
+    or None to keep it."""
     if not any(node.op in (scan, while_loop) for node in graph.nodes()):
         return graph
     done: dict[Node, Node] = {}

@@ -1,9 +1,7 @@
-"""The graph language, nested: the graphs a graph holds in its params (`call`, loops, branches), and
-replacing them.
+"""Graph language, nested: the graphs that a graph holds in params (`call`, loops, branches).
 
-Receives a graph, returns the graphs inside it, each once, those without further graphs first; or
-the graph with other graphs in their place. Every walk over whole programs (text, verify, passes)
-goes through here.
+Receives a graph, returns the graphs inside it, each once, innermost first; or returns the graph
+with its inner graphs replaced. Every walk over a whole program (text, verify, passes) starts here.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from tetrad.graph.nodes import Graph, Node
 
 
 def graphs_in(value: Any) -> Iterator[Graph]:
-    """The graphs a param holds: itself, or within tuples."""
+    """The graphs in a param: the param itself, or inside tuples."""
     if isinstance(value, Graph):
         yield value
     elif isinstance(value, tuple):
@@ -34,8 +32,8 @@ def direct(graph: Graph) -> tuple[Graph, ...]:
 
 
 def innermost_first(graph: Graph) -> tuple[Graph, ...]:
-    """The graph and every graph inside it, each once and after those it holds; the graph itself
-    comes last."""
+    """The graph and every graph inside it, each once and after those it holds; the graph itself is
+    last."""
     order: dict[Graph, None] = {}
     stack: list[tuple[Graph, tuple[Graph, ...] | None]] = [(graph, None)]
     while stack:

@@ -1,7 +1,7 @@
-"""The graph language, nodes: an immutable, hash-consed, typed graph of ops.
+"""Graph language, nodes: an immutable, hash-consed, typed graph of ops.
 
-A `Node` is one op applied to nodes; equal nodes are one object (interned by op, inputs and params),
-so common subexpressions are shared by construction and comparing is identity. A `Graph` is inputs
+A `Node` is one op applied to nodes. Equal nodes are one object (interned by op, inputs and params),
+so common subexpressions are shared by construction, and comparison is identity. A `Graph` is inputs
 and outputs; it is closed: every parameter it uses is among its inputs. `graph.build` makes nodes,
 `graph.text` prints and parses, `graph.verify` checks, `graph.evaluate` computes with NumPy.
 """
@@ -23,7 +23,7 @@ ParamItems = tuple[tuple[str, Any], ...]
 
 @record(eq=False, weakref_slot=True)
 class Node:
-    """One op applied to inputs. `types` has one entry per result; `item` takes one of several."""
+    """One op applied to inputs. `types` has one entry per result; `item` selects one of several."""
 
     op: Op
     inputs: tuple[Node, ...]
@@ -44,7 +44,7 @@ class Node:
 
         return apply(op, args, params)
 
-    # Rules of derivatives and batching read as formulas; a number beside a node takes its type.
+    # Operators: rules of derivatives and batching read as formulas. A number takes the node's type.
 
     def __add__(self, other: Any) -> Any:
         return REGISTRY["add"](self, other)
@@ -92,15 +92,14 @@ class Graph:
 
 
 class Literal:
-    """A constant array as a param: small ones compare by content, large ones (weights) by identity.
+    """A constant array as a param. Small ones compare by content, large ones (weights) by identity.
 
-    What it holds never changes. Small ones are copies; of large ones whoever makes it vouches that
-    nobody writes to the memory (`core.owners.lasting` copies where somebody may).
+    The content never changes. A small array is copied; for a large one the caller promises that
+    nobody writes to its memory (`core.owners.lasting` copies if somebody may).
 
-    A program kept on disk serves any content of its large constants, so it must not depend on it.
-    Whoever asks for the `array` is remembered in `is_read`; `held` is for those who only pass it
-    on, or ask for its type. A literal that has the bytes of another in another shape knows its
-    `origin`.
+    A program kept on disk serves any content of its large constants, so it must not depend on that
+    content. Reading `array` sets `is_read`; `held` is for callers that pass the array on or ask for
+    its type. A literal with the bytes of another in another shape has that one as `origin`.
     """
 
     SMALL = 4096
@@ -110,7 +109,7 @@ class Literal:
         self._origin = origin
         self.is_read = False
         content: object = id(self)
-        # equal ones are one object: it lies in the bytes that it is compared by
+        # equal small literals are one object, so the array can live in the bytes of the key
         if array.nbytes <= self.SMALL:
             content = data = array.tobytes()
             self.held: np.ndarray = np.ndarray(array.shape, array.dtype, data)
@@ -136,8 +135,8 @@ class Literal:
 
     @property
     def splat(self) -> np.ndarray | None:
-        """The element that all others equal bit for bit, as an array without axes. Part of a
-        program's key."""
+        """The element that equals all others bit for bit, as an array without axes; part of the key
+        of a program."""
         return splat_of(self.held)
 
     def __hash__(self) -> int:
@@ -151,10 +150,10 @@ HEAD, PIECE = 16, 4096  # elements compared at a time
 
 
 def splat_of(array: np.ndarray) -> np.ndarray | None:
-    """The element that all others of an array equal bit for bit, as an array without axes."""
+    """The element of an array that equals all others bit for bit, as an array without axes."""
     flat = array.reshape(-1)
     head = flat[:HEAD].tobytes()
-    # weights differ within the first few elements
+    # quick exit: weights differ within the first few elements
     if head[flat.itemsize :] != head[: -flat.itemsize]:
         return None
     if flat.size > 1:
@@ -170,10 +169,11 @@ def topological(
     waits: Mapping[Node, Sequence[Node]] | None = None,
     known: Iterable[Node] = (),
 ) -> Iterator[Node]:
-    """Operands before users, in a stable order; iterative, so deep graphs do not exhaust the stack.
+    """Nodes with operands before users, in a stable order; iterative, so deep graphs do not
+    overflow the stack.
 
     `waits`: nodes that must come before a node although it does not read them. `known`: nodes to
-    leave out, with all that only they need.
+    leave out, with everything that only they need.
     """
     waits = waits or {}
     seen = set(known)

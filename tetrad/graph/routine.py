@@ -1,10 +1,9 @@
-"""The graph language, routine: a graph made ready to be evaluated many times, as the body of a loop
-is.
+"""Graph language, routine: a graph prepared for many evaluations, such as the body of a loop.
 
-Receives a graph and the values of its Dims, returns a function from arrays to arrays. Everything
-that does not depend on the arrays is done once: the order of the nodes, their settings, the
-constants. The first run goes through `graph.evaluate`, which checks every result against its type;
-what passed once has the same types in every later run.
+Receives a graph and the values of its Dims, returns a function from arrays to arrays. Whatever does
+not depend on the arrays is done once: the order of nodes, their params, the constants. The first
+run goes through `graph.evaluate`, which checks every type; later runs have the same types and are
+not checked.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Arrays = list[np.ndarray]
 
 @record(eq=False)
 class Instruction:
-    """One node: where its operands are, where its results go, and the function between them."""
+    """One node: registers of operands, registers of results, and the function between them."""
 
     node: Node
     function: Callable[..., Any]
@@ -40,7 +39,7 @@ _known: weakref.WeakKeyDictionary[Graph, dict[tuple[tuple[str, int], ...], Routi
 
 
 def routine(graph: Graph, dims: Mapping[str, int]) -> Routine:
-    """The routine of a graph at these sizes, made once as long as the graph lives."""
+    """The routine of a graph at these sizes; built once and kept as long as the graph."""
     known = _known.setdefault(graph, {})
     key = tuple(sorted(dims.items()))
     if key not in known:
@@ -52,7 +51,7 @@ class Routine:
     """A graph as a list of instructions on numbered registers."""
 
     def __init__(self, graph: Graph, dims: Mapping[str, int]) -> None:
-        # weak: a routine is remembered with its graph
+        # weak: the graph owns its routines
         self.graph, self.dims = weakref.ref(graph), dims
         self.registers: list[Any] = [None] * len(graph.inputs)
         self.places: dict[Node, tuple[int, ...]] = {
@@ -81,7 +80,7 @@ class Routine:
             )
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> Arrays:
-        """The results for these inputs. The first time the graph itself is evaluated: that checks
+        """The results for these inputs. The first call evaluates the graph itself, which checks
         every type."""
         graph = None if self.ran else self.graph()
         if graph is not None:
@@ -104,7 +103,8 @@ class Routine:
 
 
 def function_of(node: Node, dims: Mapping[str, int]) -> Callable[..., Any]:
-    """The node as a function of its operands alone. What may have several results gives a tuple."""
+    """The node as a function of its operands alone; returns a tuple if the op may have several
+    results."""
     if node.op is call:
         inner = routine(node.param("graph"), dims)
         return lambda *arrays: tuple(inner(arrays))
@@ -120,6 +120,6 @@ def function_of(node: Node, dims: Mapping[str, int]) -> Callable[..., Any]:
 
 
 def in_order(array: np.ndarray) -> np.ndarray:
-    """NumPy sums in the order of memory; the meaning is that of the values, however they are laid
-    out."""
+    """The array in row-major order: NumPy sums in memory order, and the result must depend on
+    values only."""
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)

@@ -1,8 +1,8 @@
-"""The graph language, text: print a graph, parse it back, take its structural hash.
+"""Graph language, text: print a graph, parse it back, hash its structure.
 
-Receives a `Graph`, returns its text, one typed line per node, graphs that others hold first; or
-receives text and returns the graph, or a `ParseError` with the line and what was expected. Printing
-is generic: operands, then params.
+Receives a `Graph`, returns its text: one typed line per node, inner graphs first. Or receives text
+and returns the graph, or raises a `ParseError` with the line and what was expected. Printing is
+generic: operands, then params.
 
     dim seq max=4096
     graph layer(%0: f32[seq,16], %1: f32[16,4]):
@@ -38,7 +38,7 @@ from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal, Node
 
 _WORD = LazyPattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
-# words that are no Dim inside params
+# words in params that are not the name of a Dim
 RESERVED = {"true", "false", "none", "nan", "inf"} | {d.name for d in DTYPES}
 MAX_NESTING = 20  # parentheses inside parentheses the parser follows
 
@@ -48,13 +48,13 @@ MAX_NESTING = 20  # parentheses inside parentheses the parser follows
 
 @guarded
 def to_text(graph: Graph, *, sources: bool = True) -> str:
-    """The complete program. Large constants print as `#0`, `#1`, ...; `literals` says which is
-    which."""
+    """The complete program. Large constants print as `#0`, `#1`, ...; `literals` maps these names
+    to arrays."""
     return _GraphPrinter(sources).program(graph)
 
 
 def literals(graph: Graph) -> dict[str, Literal]:
-    """The large constants by the names they have in the text, ready to hand to `parse`."""
+    """The large constants by their names in the text, as `parse` takes them."""
     printer = _GraphPrinter(False)
     printer.program(graph)
     return {name: literal for literal, name in printer.large.items()}
@@ -62,7 +62,7 @@ def literals(graph: Graph) -> dict[str, Literal]:
 
 @guarded
 def structural_hash(graph: Graph) -> str:
-    """Identity of what the graph computes: names and sources are left out, large constants count by
+    """The hash of what the graph computes. Names and sources do not count; large constants count by
     type only."""
     hashes: dict[Graph, str] = {}
     for part in innermost_first(graph):
@@ -72,7 +72,7 @@ def structural_hash(graph: Graph) -> str:
 
 
 def diff(before: Graph, after: Graph) -> str:
-    """What changed, line by line; a node found in both graphs has one number."""
+    """The changed lines; a node that is in both graphs has the same number in both."""
     numbers: dict[Node, int] = {}
     old, new = (_GraphPrinter(True, numbers).program(g).splitlines() for g in (before, after))
     lines = lazy.module("difflib").unified_diff(old, new, "before", "after", lineterm="", n=2)
@@ -88,7 +88,7 @@ class _GraphPrinter:
 
     def __init__(self, sources: bool, numbers: dict[Node, int] | None = None) -> None:
         self.sources = sources
-        # shared between texts to compare; else fresh for each graph
+        # shared between the two texts of a diff; otherwise fresh for each graph
         self.numbers: dict[Node, int] | None = numbers
         self.labels: dict[Graph, str] = {}
         self.large: dict[Literal, str] = {}
@@ -122,7 +122,7 @@ class _GraphPrinter:
         return [f"{name}={self.value(value)}" for name, value in node.params]
 
     def label(self, graph: Graph) -> str:
-        """The graph's name, numbered when another graph has taken it."""
+        """The name of the graph, with a number if another graph has the same name."""
         if graph not in self.labels:
             name = graph.name if _WORD.match(graph.name) else json.dumps(graph.name)
             taken = sum(other.name == graph.name for other in self.labels)
@@ -140,7 +140,7 @@ class _GraphPrinter:
         return _plain(value)
 
     def data(self, literal: Literal) -> str:
-        """A number for one value everywhere, all numbers in row-major order, or the name of a large
+        """One number if all elements equal, all numbers in row-major order, or the name of a large
         constant."""
         if not literal.is_small:
             return self.large.setdefault(literal, f"#{len(self.large)}")
@@ -151,8 +151,7 @@ class _GraphPrinter:
 
 
 class _HashPrinter(_GraphPrinter):
-    """Leaves out what does not change the computation; nested graphs stand for themselves by their
-    hash."""
+    """Prints only what changes the computation; a nested graph prints as its hash."""
 
     def __init__(self, hashes: Mapping[Graph, str]) -> None:
         super().__init__(sources=False)
@@ -178,9 +177,9 @@ def _plain(value: Any) -> str:
     if isinstance(value, complex):
         return _complex_words(np.array([value]))[0]
     if isinstance(value, int | float | DType | ArrayType):
-        # of a float: the shortest text that reads back as the same float; nan, inf and -0.0 too
+        # repr of a float is the shortest text that reads back as the same float, nan, inf, -0.0 too
         return repr(value)
-    # no param of ours; shown so that the graph can still be looked at
+    # not a valid param; printed so that a broken graph can still be read
     return f"<{type(value).__name__} {value}>"
 
 
@@ -189,7 +188,7 @@ def _literal_type(literal: Literal) -> ArrayType:
 
 
 def _elements(array: np.ndarray) -> list[str]:
-    """Every element, exactly. A NaN that is not the usual one prints as its bits."""
+    """Every element, exactly. A NaN with an unusual payload prints as its bits."""
     flat = array.reshape(-1)
     if array.dtype.kind == "c":
         return _complex_words(flat)
@@ -257,7 +256,7 @@ class _GraphLine:
         return ParseError(f"line {self.number}: expected {what}, got {shown!r}")
 
     def checked(self, make: Callable[[], Any]) -> Any:
-        """make(), its complaint turned into a ParseError of this line."""
+        """make(); its error becomes a ParseError of this line."""
         try:
             return make()
         except ParseError:
@@ -268,7 +267,7 @@ class _GraphLine:
 
 @record(frozen=False)
 class _GraphParser:
-    """Reads line by line: dims, then graphs; the graph being read is `open` until its return."""
+    """Reads line by line: dims, then graphs. The current graph is `open` until its return."""
 
     literals: Mapping[str, Literal | np.ndarray]
     dims: dict[str, SizeExpr] = field(default_factory=dict)
@@ -276,7 +275,7 @@ class _GraphParser:
     open: str | None = None
     inputs: list[Node] = field(default_factory=list)
     values: dict[str, Node] = field(default_factory=dict)
-    # read before: most lines repeat a type
+    # types parsed before: most lines repeat one
     types: dict[str, ArrayType] = field(default_factory=dict)
 
     def line(self, line: _GraphLine) -> None:
@@ -395,7 +394,7 @@ class _GraphParser:
 
 
 def _tokens(line: _GraphLine, text: str) -> list[str]:
-    """The operands in parentheses as words, reversed: the next one is last."""
+    """The words in the parentheses, reversed: the next one is last."""
     tokens: list[str] = []
     position = depth = 0
     while not tokens or depth > 0:
@@ -484,8 +483,7 @@ class _Reader:
         return tuple(parts)
 
     def wrapped(self, word: str) -> Any:
-        """size(...), a size with a Dim whose name is a word of this language; literal(TYPE,
-        DATA)."""
+        """size(...): a size with a Dim whose name is reserved; literal(TYPE, DATA)."""
         if word == "size":
             result: Any = self.parser.size(self.line, self.next())
         else:

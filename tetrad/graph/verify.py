@@ -1,4 +1,4 @@
-"""The graph language, verify: the rules every graph obeys between any two stages.
+"""Graph language, verify: the rules that every graph obeys between any two stages.
 
 Receives a graph, returns nothing, or raises a `VerifyError` whose code names the broken rule:
 
@@ -131,8 +131,7 @@ def verify_outputs(graph: Graph) -> None:
 
 
 def verify_dims(graph: Graph) -> None:
-    """A Dim gets its value from the shapes of the arguments; one that no argument mentions has
-    none."""
+    """Every Dim must occur in the shape of an input, which determines its value."""
     known = {d for node in graph.inputs for size in node.type.shape for d in dims_of(size)}
     for dim in sorted(dims_in(graph), key=lambda d: (d.name, d.max)):
         if dim not in known:

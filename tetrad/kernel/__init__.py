@@ -1,8 +1,8 @@
-"""The kernel language: what one invocation of a kernel does, as an immutable `Program`.
+"""Kernel language: what one invocation of a kernel does, as an immutable `Program`.
 
-`build` makes programs, `parse` reads their text, `verify` checks them, `evaluate` says what they
-mean; `registry` holds programs with known answers. `tetrad.dispatch` runs them. Each is loaded when
-first used: whoever recalls a compiled program needs no more than the nodes.
+`build` makes programs, `parse` reads their text, `verify` checks them, `evaluate` computes their
+meaning; `registry` holds programs with known answers. `tetrad.dispatch` runs one. Each is imported
+when first used: a program read from disk needs the nodes only.
 """
 
 import sys
@@ -48,8 +48,8 @@ def __dir__() -> list[str]:
 
 
 def face(module: str, name: str) -> property:
-    """A function in place of the module that has its name: Python would put the module there when
-    it is loaded."""
+    """A function of the same name as its module. Importing the module would set the attribute to
+    the module; the property keeps the function."""
 
     def put(kernel: ModuleType, value: object) -> None:
         if not isinstance(value, ModuleType):

@@ -1,8 +1,8 @@
-"""The kernel language, arithmetic: what every operator means, on NumPy arrays.
+"""Kernel language, arithmetic: the meaning of every operator, on NumPy arrays.
 
-Receives an operator name, its dtype and operand arrays of that dtype; returns an array. Nothing
-here knows of programs, masks or memory (that is `kernel.evaluate`) nor raises for data: every row
-is total.
+Receives the name of an operator, its dtype and operand arrays of that dtype; returns an array.
+Every operator is total: no data raises an error. Programs, masks and memory are the business of
+`kernel.evaluate`.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def cast(x: Array, source: DType, target: DType) -> Array:
 
 
 def dot4(acc: Array, u: Array, s: Array, is_signed: bool = False) -> Array:
-    """acc + the four products of the bytes of u (signed or not) and the signed bytes of s, modulo
-    2**32."""
+    """acc plus the four products of the bytes of u (signed or not) with the signed bytes of s,
+    modulo 2**32."""
     total = acc
     for byte in range(4):
         left = (
@@ -67,7 +67,7 @@ def signed_byte(words: Array, byte: int) -> Array:
 
 def _float_to_int(x: Array, target: np.dtype[Any]) -> Array:
     limits = np.iinfo(target)
-    # one above the largest: a power of two, exact
+    # the largest value plus one: a power of two, which a float holds exactly
     top = x.dtype.type(float(limits.max // 2 + 1) * 2)
     whole = np.trunc(np.where(np.isnan(x), x.dtype.type(0), x))
     inside = (whole < top) & (whole >= x.dtype.type(limits.min))
@@ -85,8 +85,8 @@ def _float_max(a: Array, b: Array) -> Array:
 
 
 def _safe_divisor(a: Array, b: Array) -> Array:
-    """b, or 1 where the processor would trap: b = 0, and MIN / -1, whose quotient wraps to MIN =
-    MIN / 1."""
+    """b, or 1 where the processor would trap: for b = 0, and for MIN / -1, which wraps to MIN as
+    MIN / 1 does."""
     unsafe = b == 0
     if a.dtype.kind == "i":
         unsafe = unsafe | ((b == -1) & (a == np.iinfo(a.dtype).min))
@@ -116,7 +116,7 @@ def _popcount(x: Array) -> Array:
 
 
 def _clz(x: Array) -> Array:
-    """Width minus the number of bits at or below the highest one."""
+    """The number of zero bits above the highest one; the width for 0."""
     smeared, shift = _unsigned(x), 1
     while shift < x.dtype.itemsize * 8:
         smeared = smeared | (smeared >> smeared.dtype.type(shift))
@@ -125,7 +125,7 @@ def _clz(x: Array) -> Array:
 
 
 def _ctz(x: Array) -> Array:
-    """The bits below the lowest one; all of them for 0."""
+    """The number of zero bits below the lowest one; the width for 0."""
     bits = _unsigned(x)
     return np.bitwise_count((bits & -bits) - bits.dtype.type(1)).astype(x.dtype)
 

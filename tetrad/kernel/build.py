@@ -1,9 +1,9 @@
-"""The kernel language, build: write a kernel the way one writes Python.
+"""Kernel language, build: write a kernel as one writes Python.
 
-Receives calls (`k.load`, `k.fma`, `with k.loop(n) as i`), returns a `Program`. Values carry
-operators. Equal pure instructions of a scope are one (value numbering), constants fold, so
-generators may ask for the same thing twice. What does not change in a loop is placed before it (see
-`_place`). Mathematical functions are compositions, in `kernel.math.exponential`.
+Receives calls (`k.load`, `k.fma`, `with k.loop(n) as i`), returns a `Program`. Values have
+operators. Equal pure instructions of a scope become one (value numbering) and constants fold, so
+generators may ask for the same value twice. Loop-invariant instructions are hoisted (see `_place`).
+Mathematical functions are compositions of instructions: `kernel.math`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tetrad.kernel.fold import fold_binary
 
 
 class Val:
-    """A value under construction: an instruction plus the builder it belongs to, so operators
-    work."""
+    """A value under construction: an instruction and its builder, so that operators can add
+    instructions."""
 
     __slots__ = ("k", "node")
 
@@ -35,7 +35,7 @@ class Val:
 
     @property
     def const(self) -> bool | int | float | None:
-        """The value when it is a literal, else None."""
+        """The value of a literal, else None."""
         return self.node.value if isinstance(self.node, n.Const) else None
 
     def __add__(self, o: object) -> Val:
@@ -133,17 +133,17 @@ class LocalVar:
 
 @record(frozen=False)
 class _Scope:
-    """A block under construction. `kind`: body, loop, always (a loop with a trip or more), guard
-    (an If whose lanes all do the same work) or branch."""
+    """A block under construction. `kind`: body, loop, always (a loop with at least one trip), guard
+    (an If that only cuts off a tail of lanes) or branch."""
 
     kind: str = "body"
     instrs: list[n.Instr] = field(default_factory=list)
-    # keys of what is known until the block ends
+    # keys of the values that are forgotten when the block ends
     known: list[tuple[object, ...]] = field(default_factory=list)
 
 
 class KernelBuilder:
-    """Collects instructions of one program; `finish()` returns it."""
+    """Collects the instructions of one program; `finish()` returns it."""
 
     def __init__(self, name: str, workgroup: int | tuple[int, int, int] = 16) -> None:
         self.name = name
@@ -152,7 +152,7 @@ class KernelBuilder:
         self._args: dict[str, Val] = {}
         self._scopes = [_Scope()]
         self._finished: n.Program | None = None
-        # values that the scopes around have, by what they are
+        # value numbering: key of an instruction -> its value in the enclosing scopes
         self._known: dict[tuple[object, ...], Any] = {}
         self._depth: dict[n.Instr, int] = {}  # scope each value was placed in
         self._varying: set[n.Instr] = set()  # may differ between lanes (conservative)
@@ -172,12 +172,12 @@ class KernelBuilder:
         return buf
 
     def scratch(self, name: str, dtype: DType, count: Size) -> n.Buffer:
-        """Memory that the invocations of a workgroup share, uninitialised."""
+        """Uninitialised memory that the invocations of a workgroup share."""
         return self.buffer(name, dtype, "workgroup", count)
 
     def private(self, name: str, dtype: DType, count: Size) -> n.Buffer:
-        """Memory of a workgroup, uninitialised; elements i, i + lanes, ... are only for invocation
-        i."""
+        """Uninitialised memory of a workgroup, of which invocation i owns the elements i, i +
+        lanes, ..."""
         return self.buffer(name, dtype, "private", count)
 
     def arg(self, name: str) -> Val:
@@ -229,7 +229,8 @@ class KernelBuilder:
         return self.group_id(axis) * self.workgroup[axis] + self.lane(axis)
 
     def load(self, buffer: n.Buffer, at: object) -> Val:
-        """buffer[at]; what is only read is read once per scope, and uniform reads leave loops."""
+        """buffer[at]. A read-only buffer is loaded once per scope and index; uniform loads are
+        hoisted out of loops."""
         where = self.index(at).node
         if buffer.access != "read":
             loaded = self._emit(n.Load(buffer.dtype, buffer, where))
@@ -339,8 +340,8 @@ class KernelBuilder:
         return self._emit(n.Vote(bool_, "all", cond.node))
 
     def reduce_lanes(self, op: str, x: object) -> Val:
-        """All lanes of a 16-lane workgroup by the halving tree (i with i+8, then 4, 2, 1): a
-        uniform value."""
+        """Reduce the lanes of a 16-lane workgroup by the halving tree (i with i+8, then 4, 2, 1);
+        the result is uniform."""
         v, width = self._val(x), self.workgroup[0] // 2
         while width:
             v = self.binary(op, v, self.rotate(v, width))
@@ -369,8 +370,8 @@ class KernelBuilder:
     def loop(
         self, stop: object, start: object = 0, step: int = 1, *, always: bool = False
     ) -> Iterator[Val]:
-        """for i in range(start, stop, step). `always` promises at least one trip: then reads may
-        leave the loop. Where there is one trip, there is no loop."""
+        """for i in range(start, stop, step). `always` promises at least one trip, so that loads may
+        be hoisted. A loop with exactly one trip becomes straight code."""
         first, last = self.index(start), self.index(stop)
         if (
             first.const is not None
@@ -388,8 +389,8 @@ class KernelBuilder:
 
     @contextmanager
     def when(self, cond: Val, *, guard: bool = False) -> Iterator[None]:
-        """if cond: ... ; a divergent condition becomes a mask. A guard only cuts off a tail of
-        lanes: what is uniform inside it is as valid outside."""
+        """if cond: ...; a divergent condition becomes a mask. A guard only cuts off a tail of
+        lanes, so uniform values inside it are valid outside."""
         self._scopes.append(_Scope("guard" if guard else "branch"))
         yield
         body = self._leave()
@@ -408,8 +409,8 @@ class KernelBuilder:
 
     @contextmanager
     def region(self, generator: str) -> Iterator[None]:
-        """Everything built inside carries the name of the op that asked for it. No scope: values
-        stay visible."""
+        """Instructions built inside carry the name of the op that asked for them. A region is no
+        scope: its values stay visible."""
         outer = self._scopes[-1]
         mark = len(outer.instrs)
         yield
@@ -419,8 +420,8 @@ class KernelBuilder:
             outer.instrs.append(n.Region(generator, body))
 
     def once(self, key: tuple[object, ...], make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
-        """Values whose computation is more than instructions that share by themselves, such as a
-        branch: made once in a scope, for itself and those inside it."""
+        """Compute values once per scope (and the scopes inside it). For computations that value
+        numbering cannot share, such as a branch."""
         made: tuple[Val, ...] | None = self.known(key)
         if made is None:
             made = make()
@@ -428,16 +429,16 @@ class KernelBuilder:
         return made
 
     def known(self, key: tuple[object, ...]) -> Any:
-        """What `remember` was told in this scope or in one around it, else None."""
+        """What `remember` stored in this scope or an enclosing one, else None."""
         return self._known.get(key)
 
     def remember(self, key: tuple[object, ...], value: object, depth: int = -1) -> None:
-        """Until the scope ends."""
+        """Store a value under a key until the scope ends."""
         self._known[key] = value
         self._scopes[depth].known.append(key)
 
     def forget(self, word: str) -> None:
-        """What was remembered in this scope under keys that begin with a word."""
+        """Drop what was remembered in this scope under keys that begin with this word."""
         for key in self._scopes[-1].known:
             if key[0] == word:
                 self._known.pop(key, None)
@@ -452,8 +453,8 @@ class KernelBuilder:
         self._append(n.Prefetch(buffer, self.index(at).node))
 
     def foreign(self, routine: Val, form: str, *operands: object) -> None:
-        """Call a routine of another library; an operand is an index, or a buffer with the position
-        it begins at."""
+        """Call a routine of another library. An operand is an index, or a buffer with the position
+        of its first element."""
         numbers = [self.index(x).node for x in operands if not isinstance(x, tuple)]
         memory = [x for x in operands if isinstance(x, tuple)]
         at = tuple(self.index(position).node for _, position in memory)
@@ -462,8 +463,8 @@ class KernelBuilder:
         )
 
     def finish(self) -> n.Program:
-        """The program, the same however often it is asked for; the builder takes no more
-        instructions. Values know their builder: it lets go of them, so that no cycle stays."""
+        """The program; the same object at every call. The builder takes no more instructions and
+        drops its values, which refer to it, so that no reference cycle is left."""
         if self._finished is None:
             body = tuple(self._scopes[0].instrs)
             self._finished = n.Program(
@@ -492,7 +493,7 @@ class KernelBuilder:
         return self.value(lhs, right.dtype), right
 
     def _leave(self) -> n.Block:
-        """End the innermost scope: its instructions."""
+        """End the innermost scope; return its instructions."""
         scope = self._scopes.pop()
         for key in scope.known:
             self._known.pop(key, None)
@@ -513,7 +514,7 @@ class KernelBuilder:
         operands: tuple[n.Instr, ...],
         memory: bool = False,
     ) -> Val:
-        """The value of a pure instruction: found in an enclosing scope, or made as far out as
+        """The value of a pure instruction: found in an enclosing scope, or placed as far out as
         `_place` allows."""
         found: Val | None = self._known.get(key)
         if found is not None:
@@ -522,7 +523,7 @@ class KernelBuilder:
         varying = any(o in self._varying for o in operands) and not isinstance(node, n.Broadcast)
         if varying or isinstance(node, n.Shuffle):
             self._varying.add(node)
-        # wrong operands are an error
+        # wrong operands raise an error
         fragile = memory or (isinstance(node, n.Binary) and node.op in ("div", "mod"))
         stay = isinstance(node, n.Shuffle | n.Broadcast)
         depth = self._place(operands, stay=stay, fragile=fragile, varying=varying)
@@ -535,10 +536,10 @@ class KernelBuilder:
     def _place(
         self, operands: tuple[n.Instr, ...], *, stay: bool, fragile: bool, varying: bool
     ) -> int:
-        """The outermost scope that has all operands and may be reached through loops and guards.
+        """The outermost scope that has all operands and can be reached through loops and guards.
 
-        A varying load keeps the mask of its guard, loads and divisions stay in loops that may not
-        run at all; nothing leaves a branch, which may be there because it is rare.
+        A varying load keeps the mask of its guard. Loads and divisions stay in loops that may have
+        no trip. Nothing leaves a branch: it may be a rare path.
         """
         depth, lowest = len(self._scopes) - 1, max((self._depth[o] for o in operands), default=0)
         while depth > lowest and not stay:

@@ -1,11 +1,11 @@
-"""The kernel language, evaluate: what a program means, all invocations at once, on NumPy.
+"""Kernel language, evaluate: the meaning of a program, all invocations at once, on NumPy.
 
 Receives a verified program, flat arrays for its storage buffers, its index arguments and a grid;
-writes into the arrays. Compiled code must give the same bits. Values are arrays that broadcast to
-[G, L], G workgroups (x fastest) and L lanes (x fastest); index values equal in the whole launch are
-plain ints. All lanes advance in lockstep under a mask, so a barrier only matters to `kernel.races`.
-Memory outside a buffer, index overflow, broken promises and, where asked for, races raise, with the
-place.
+writes into the arrays. Compiled code must give the same bits. A value is an array that broadcasts
+to [G, L]: G workgroups (x fastest), L lanes (x fastest). An index that is equal in the whole launch
+is a plain int. All lanes advance in lockstep under a mask, so barriers matter only to
+`kernel.races`. Accesses out of bounds, index overflow, broken promises and, on request, races raise
+an error that names the place.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Array = np.ndarray[Any, Any]
 Datum = Any  # an Array, or an int for an index that is the same in the whole launch
 Place = tuple[int, int]  # workgroup of the batch, lane
 Mask = Array | None  # None: every invocation is active
-# invocations evaluated together: temporaries stay in cache and memory stays bounded
+# invocations evaluated at a time: temporaries stay in cache, and memory is bounded
 BATCH_LANES = 1 << 16
 BATCH_SCRATCH = 1 << 26  # bytes of scratch held at a time
 INDEX_LIMIT = 1 << 63
 
 
 class KernelTrap(TetradError, RuntimeError):
-    """A `Trap` fired: its code and what it reports."""
+    """A `Trap` fired: its code and the value it reports."""
 
     def __init__(self, message: str, code: int, value: int) -> None:
         super().__init__(message)
@@ -54,9 +54,9 @@ def evaluate(
     groups: range | None = None,
     races: bool = False,
 ) -> None:
-    """Run `program` over `grid` workgroups, writing into the arrays of `buffers`; `groups`: only
-    these of them. `races`: two invocations that touch one element, one of them writing, without a
-    barrier between are an error.
+    """Run `program` over `grid` workgroups, writing into the arrays of `buffers`. `groups`: run
+    only these workgroups. `races`: raise an error if two invocations access one element, at least
+    one of them writes, and no barrier orders them.
 
     >>> from tetrad.core.dtypes import f32
     >>> from tetrad.kernel.build import KernelBuilder
@@ -86,7 +86,7 @@ def evaluate(
 def _count(
     program: n.Program, buffer: n.Buffer, buffers: Mapping[str, Array], args: Mapping[str, int]
 ) -> int:
-    """Elements of the buffer at this launch, after checking the array that was given for it."""
+    """The number of elements of a buffer in this launch, after checking the array given for it."""
     names = set() if buffer.count is None else {d.name for d in dims_of(buffer.count)}
     known = buffer.count is not None and names <= args.keys()
     declared = bind(buffer.count, args) if buffer.count is not None and known else None
@@ -113,8 +113,7 @@ def _count(
 
 
 class Run:
-    """One batch of workgroups on its way through the program: the value of every instruction, and
-    memory."""
+    """One batch of workgroups: the value of every instruction so far, and memory."""
 
     def __init__(
         self,
@@ -149,19 +148,19 @@ class Run:
             RULES[type(instr)](self, instr, mask)
 
     def array(self, value: n.Value) -> Array:
-        """The value as an array, also where it is a plain int."""
+        """The value as an array, even if it is a plain int."""
         v = self.values[value]
         return np.array([[v]], np.int64) if isinstance(v, int) else v
 
     def fail(self, what: str, wrong: Array, detail: Callable[[Place], str]) -> BoundsError:
-        """The error for the first invocation where `wrong` holds."""
+        """The error for the first invocation where `wrong` is true."""
         place = self.first(wrong)
         return BoundsError(
             f"{self.program.name}: {what} {detail(place)}\n  in {self.describe(place)}"
         )
 
     def first(self, condition: Array) -> Place:
-        """The first invocation where the condition holds."""
+        """The first invocation where the condition is true."""
         g, lane = np.unravel_index(
             int(np.argmax(np.broadcast_to(condition, self.shape))), self.shape
         )
@@ -177,7 +176,8 @@ class Run:
 
 
 def _fresh_scratch(buffer: n.Buffer, size: int) -> Array:
-    """Zeros when promised; else poison, so that reading what was never written shows."""
+    """Zeros if the program asks for zeroed scratch; else poison, which shows a read of what was
+    never written."""
     dtype = buffer.dtype.np
     if buffer.zeroed:
         return np.zeros(size, dtype)
@@ -191,7 +191,7 @@ def _fresh_scratch(buffer: n.Buffer, size: int) -> Array:
 
 
 def _pick(v: Datum, at: Place) -> int:
-    """The entry of one invocation in a value that broadcasts."""
+    """The element of one invocation in a value that broadcasts."""
     if isinstance(v, int):
         return v
     return int(v[at[0] if v.shape[0] > 1 else 0, at[1] if v.shape[1] > 1 else 0])
@@ -247,8 +247,8 @@ def _binary(run: Run, node: n.Binary, mask: Mask) -> None:
 
 
 def _index_binary(run: Run, op: str, a: Datum, b: Datum, mask: Mask) -> Datum:
-    """Exact integers: leaving 64 bits, a negative dividend or a divisor below 1 is an error of the
-    program."""
+    """Exact integer arithmetic. Overflow of 64 bits, a negative dividend or a divisor below 1 is an
+    error of the program."""
     if op in ("div", "mod"):
         _check_division(run, op, a, b, mask)
     elif op in ("add", "sub", "mul"):
@@ -391,9 +391,9 @@ def _vote(run: Run, node: n.Vote, mask: Mask) -> None:
 
 
 def _addresses(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> Datum:
-    """Checked positions in the buffer's array; inactive invocations are sent to position 0."""
+    """Bounds-checked positions in the array of the buffer; inactive invocations get position 0."""
     count = run.counts[buffer]
-    if mask is not None and not isinstance(at, int):  # an int is the address of somebody active
+    if mask is not None and not isinstance(at, int):  # an int: some invocation is active
         at = np.where(_shrink(mask, at), at, 0)
     if _low(at) < 0 or _high(at) >= count:
         wrong = _active(np.atleast_2d(np.less(at, 0) | np.greater_equal(at, count)), mask)
@@ -422,8 +422,8 @@ def _check_own(run: Run, buffer: n.Buffer, at: Datum, mask: Mask) -> None:
 
 
 def _shrink(mask: Array, at: Array) -> Array:
-    """The mask along the axes `at` has: an address that several invocations share is used if one of
-    them is active."""
+    """The mask, reduced to the axes of `at`: an address that several invocations share is accessed
+    if one of them is active."""
     shared = tuple(axis for axis in (0, 1) if at.shape[axis] == 1)
     return np.any(mask, axis=shared, keepdims=True) if shared else mask
 
@@ -433,7 +433,7 @@ def _load(run: Run, node: n.Load, mask: Mask) -> None:
     memory = run.memory[node.buffer]
     if run.races is not None and memory.size:
         run.races.load(node.buffer, positions, mask)
-    if memory.size == 0:  # checked: nobody is active here
+    if memory.size == 0:  # bounds are checked, so no invocation is active
         run.values[node] = _datum(np.zeros((1, 1), memory.dtype), node.dtype)
     else:
         run.values[node] = _datum(np.atleast_2d(memory[positions]), node.dtype)
@@ -489,7 +489,7 @@ def _for(run: Run, node: n.For, mask: Mask) -> None:
 
 
 def _group_uniform(run: Run, bound: Datum, mask: Mask) -> Datum:
-    """A loop bound as an int or one number per workgroup; active lanes must agree."""
+    """A loop bound as an int, or as one number per workgroup; active lanes must agree."""
     if isinstance(bound, int) or bound.shape[1] == 1:
         return bound
     active = np.broadcast_to(np.True_ if mask is None else mask, bound.shape)
@@ -512,7 +512,7 @@ def _if(run: Run, node: n.If, mask: Mask) -> None:
 
 
 def _branch(run: Run, block: n.Block, cond: Array, mask: Mask) -> None:
-    """Run the block for the invocations where cond holds; not at all when there are none."""
+    """Run the block for the invocations where cond is true; skip it if there are none."""
     if cond.all():
         run.block(block, mask)
     elif (inside := _active(cond, mask)).any():
@@ -530,8 +530,7 @@ def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
 
 
 def _foreign(run: Run, node: n.Foreign, mask: Mask) -> None:
-    """The routine itself: what it computes is its own affair, and the same from here as from
-    machine code."""
+    """Call the routine itself, as machine code does: its results are not ours to define."""
     _barrier(run, node, mask)
     with lapack.one_thread():
         for group in range(run.shape[0]):
@@ -562,7 +561,7 @@ def _barrier(run: Run, node: n.Instr, mask: Mask) -> None:
 
 
 def _nothing(run: Run, node: n.Instr, mask: Mask) -> None:
-    """Prefetch: a hint."""
+    """Prefetch is a hint: no effect."""
 
 
 RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {

@@ -1,9 +1,9 @@
-"""The kernel language, folding: what the builder may simplify while a kernel is written.
+"""Kernel language, fold: what the builder may simplify while a kernel is written.
 
-Receives an operator and the literal operands (None where not literal); returns the folded literal
-in a 1-tuple, or the name of the operand the result equals, or None. Only exact, type-independent
-facts: index arithmetic, and x+0, x*1 on integers. Floats are never folded here; their meaning
-belongs to the program.
+Receives an operator and its literal operands (None where an operand is no literal); returns the
+folded literal in a 1-tuple, or the name of the operand that equals the result, or None. Only exact,
+type-independent identities: index arithmetic, and x+0, x*1 on integers. Floats are never folded
+here: rounding belongs to the program.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""The kernel language, alike: kernels that differ only in sizes and numbers, as one kernel that is
-told them.
+"""Kernel language, merge: kernels that differ only in literals become one kernel with arguments.
 
-Receives programs; returns one program, in which every literal they disagree about is an argument,
-and for each of the programs what to pass. Layers of different widths then share one compilation.
-None where more than literals differs, or where code would be slower: a literal that the place of a
-lane is multiplied with decides how memory is read, and a division of integers by a literal is a
-multiplication.
+Receives programs; returns one program, in which every literal that differs is an argument, and the
+values that each of the programs passes. Layers of different widths then share one compilation.
+Returns None if more than literals differs, or if the merged code would be slower: a literal that
+scales the lane index sets the access stride, and an integer division by a literal compiles to a
+multiplication; both stay literals.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from tetrad.core.sizes import Size
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniformity import varying
 
-Alike = tuple[n.Instr, ...]  # what takes the same place in each program
-MOST = 16  # sizes that are arguments: with more it would be a kernel of another shape
+Alike = tuple[n.Instr, ...]  # corresponding instructions, one per program
+MOST = 16  # arguments at most; with more the kernels are too different
 BLOCKS = frozenset({"body", "then", "orelse"})
 EFFECTS = (
     n.Store,
@@ -41,16 +40,16 @@ EFFECTS = (
 
 
 class Unlike(Exception):
-    """The programs differ in more than sizes."""
+    """The programs differ in more than literals."""
 
 
-Literals = tuple[DType, tuple[int, ...]]  # of each program: an index, or the bits of a number
+Literals = tuple[DType, tuple[int, ...]]  # one per program: an index, or the bits of a float
 
 
 @record
 class Merged:
     program: n.Program
-    # for each of the programs, what it passes beside its own arguments
+    # for each program, the values of the new arguments
     numbers: tuple[dict[str, int], ...]
 
 
@@ -62,22 +61,22 @@ def merged(programs: Sequence[n.Program]) -> Merged | None:
 
 
 class Merge:
-    """Two walks: the first finds what stands in the same place and compares it, the second writes
-    the one program.
+    """Two walks: the first pairs corresponding instructions and compares them, the second writes
+    the merged program.
 
-    Effects are compared in order. Values are compared when they are used: of two literals that are
-    equal in one program, and so one instruction, each may have another partner. Where values stand,
-    the first program decides.
+    Effects are compared in program order, values when they are used. Two equal literals of one
+    program are one instruction, but may correspond to two different literals of another. The first
+    program decides where values are placed.
     """
 
     def __init__(self, programs: Sequence[n.Program]) -> None:
         self.programs = programs
-        self.effects: dict[n.Instr, Alike] = {}  # by the instruction of the first program
-        # the same, with all partners that it has
+        self.effects: dict[n.Instr, Alike] = {}  # keyed by the instruction of the first program
+        # the same for values, which may have several partners
         self.values: dict[n.Instr, dict[Alike, None]] = {}
-        # an argument, and how it becomes the number
+        # the argument, and the instructions that turn it into the literal
         self.arguments: dict[Literals, tuple[n.Value, ...]] = {}
-        # values to compare: Python's stack does not bear a thousand levels of operands
+        # values still to compare; a list, because recursion would overflow Python's stack
         self.pending: list[Alike] = []
         self.made: dict[Alike, n.Instr] = {}
 
@@ -105,7 +104,7 @@ class Merge:
         return Merged(program, tuple(dict(zip(names, column, strict=True)) for column in columns))
 
     def merged_buffers(self) -> dict[n.Buffer, n.Buffer]:
-        """Of each buffer of the first program, what the one program has."""
+        """Each buffer of the first program -> the buffer of the merged program."""
         agree((p.workgroup, p.args, len(p.buffers)) for p in self.programs)
         rows = list(zip(*(p.buffers for p in self.programs), strict=True))
         for row in rows:
@@ -122,7 +121,8 @@ class Merge:
             self.compare(instrs)
 
     def compare(self, instrs: Alike) -> None:
-        """Of one type, with equal settings and operands that are alike."""
+        """Check that the instructions have one class and type, equal attributes, and corresponding
+        operands."""
         agree(type(instr) for instr in instrs)
         names: tuple[str, ...] = instrs[0].__match_args__
         if is_quotient(instrs[0]):
@@ -164,7 +164,8 @@ class Merge:
             self.pending.append(values) if found is None else self.tell(found)
 
     def tell(self, found: Literals) -> None:
-        """Literals that differ are an argument. A Dim of that very name would be another."""
+        """The argument for literals that differ. A Dim with the same name as the argument would
+        clash."""
         dtype, numbers = found
         if len(set(numbers)) > 1 and found not in self.arguments:
             name = argument_name(len(self.arguments))
@@ -180,7 +181,7 @@ class Merge:
     # -- writing -----------------------------------------------------------------------------------
 
     def rebuilt(self, block: n.Block) -> n.Block:
-        """A block of the first program, each value as often as it has different partners."""
+        """A block of the first program, with one copy of a value per set of partners."""
         found: list[n.Instr] = []
         for instr in block:
             alike = [self.effects[instr]] if instr in self.effects else self.values.get(instr, ())
@@ -224,7 +225,8 @@ def agree(answers: Iterable[object]) -> None:
 
 
 def has_effect(instr: n.Instr) -> bool:
-    """Does its place among others matter? Memory that is only read is the same at any time."""
+    """Does the order of this instruction among others matter? A load from read-only memory may be
+    anywhere."""
     return isinstance(instr, EFFECTS) or (
         isinstance(instr, n.Load) and instr.buffer.access != "read"
     )
@@ -235,7 +237,7 @@ def argument_name(place: int) -> str:
 
 
 def told_as(dtype: DType, argument: n.Arg) -> tuple[n.Value, ...]:
-    """The argument, and what makes of it a literal of another type than index."""
+    """The argument, and the instructions that convert it from index to the literal's dtype."""
     if dtype is index:
         return (argument,)
     if not dtype.is_float:
@@ -245,12 +247,12 @@ def told_as(dtype: DType, argument: n.Arg) -> tuple[n.Value, ...]:
 
 
 def is_quotient(instr: n.Instr) -> bool:
-    """Of integers that are data: by a literal it is a multiplication."""
+    """Is it a division of data integers? By a literal it compiles to a multiplication."""
     return isinstance(instr, n.Binary) and instr.op in ("div", "mod") and instr.dtype.kind in "iu"
 
 
 def literals(instrs: Alike) -> Literals | None:
-    """The numbers, where all are literals of one type; bools are none."""
+    """The literals, if all instructions are literals of one dtype other than bool; else None."""
     dtypes = {instr.dtype if isinstance(instr, n.Const) else None for instr in instrs}
     dtype = dtypes.pop()
     if dtypes or dtype is None or dtype.kind == "b":
@@ -259,7 +261,7 @@ def literals(instrs: Alike) -> Literals | None:
 
 
 def literal_of(value: n.Value) -> int | None:
-    """An index or an integer as it is passed, and the bits of a float."""
+    """How a literal is passed: an index or an integer as it is, a float by its bits."""
     if not isinstance(value, n.Const):
         return None
     if not value.dtype.is_float:
@@ -268,7 +270,7 @@ def literal_of(value: n.Value) -> int | None:
 
 
 def merged_count(buffers: Sequence[n.Buffer]) -> Size | None:
-    """Storage is as large as the launch says; scratch as large as the largest."""
+    """The element count: of storage, the launch says it; of scratch, the largest."""
     counts = {b.count for b in buffers}
     if len(counts) == 1:
         return buffers[0].count
@@ -280,7 +282,7 @@ def merged_count(buffers: Sequence[n.Buffer]) -> Size | None:
 
 
 def has_unknown_stride(program: n.Program, names: set[str]) -> bool:
-    """Is a lane's own number multiplied with, or divided by, one of these arguments?"""
+    """Is a varying value multiplied or divided by one of these arguments?"""
     differing, stack = varying(program), list(program.body)
     while stack:
         instr = stack.pop()

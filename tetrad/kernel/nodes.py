@@ -1,13 +1,13 @@
-"""The kernel language, nodes: what one invocation of a kernel does.
+"""Kernel language, nodes: what one invocation of a kernel does.
 
 A `Program` is buffers, index arguments, a workgroup size and a body: a list of instructions in
-program order. An instruction that yields a value *is* that value; it is defined once and used only
-after it, in its own block or a block inside. Everything is immutable and compares by identity.
+program order. An instruction that yields a value *is* that value; it is defined once, and used only
+after that, in its own block or an inner one. Everything is immutable and compares by identity.
 `kernel.build` makes programs, `kernel.text` prints and parses them, `kernel.verify` checks them,
-`kernel.evaluate` says what they mean, `codegen` turns them into machine code.
+`kernel.evaluate` computes their meaning, a back end compiles them.
 
-Printing is generic: an instruction's fields are its operands (`Instr`), nested blocks (`Block`) and
-plain attributes.
+Printing is generic: the fields of an instruction are its operands (`Instr`), nested blocks
+(`Block`) and plain attributes.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_UNARY = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "round_even", "round")
 INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz")
 BOOL_UNARY = ("not",)
-# of the words at `status`: nonzero when the run is to end, and a kernel need not go on
+# index of the stop word at `status`: nonzero asks a kernel to end early
 STOP_WORD = 8
-TAG_SHIFT = 16  # a trap reports tag << 16 | code: the tag says which launch of a schedule it was
+TAG_SHIFT = 16  # a trap reports tag << 16 | code; the tag is the launch in a schedule
 
 
 @record(eq=False)
 class Buffer:
     """Named flat memory in one of three spaces. Storage is global: all workgroups share it. Scratch
-    belongs to one workgroup at a time: its invocations share it, or, where it is private, each has
-    elements of its own. Those of invocation i are i, i + lanes, i + 2 lanes, ...: what the
-    invocations have at one place of theirs is side by side.
+    belongs to one workgroup at a time. Its invocations share it, or it is private: invocation i
+    owns the elements i, i + lanes, i + 2 lanes, ..., so that lanes access neighbouring elements.
 
-    Scratch holds anything at workgroup start unless `zeroed`; `count` None means: known at launch.
+    Scratch has arbitrary content when a workgroup starts, unless `zeroed`. `count` None: known at
+    launch.
     """
 
     name: str
     dtype: DType
-    # of storage: read, write, readwrite; of scratch, which is read and written: its space
+    # storage: read, write or readwrite; scratch, always readwrite: its space instead
     access: str = "read"
     count: Size | None = None
     zeroed: bool = False
@@ -85,15 +85,15 @@ class Const(Value):
 
 @record(eq=False)
 class Arg(Value):
-    """An index argument of the program: the same for every invocation of a launch."""
+    """An index argument of the program, equal for every invocation of a launch."""
 
     name: str
 
 
 @record(eq=False)
 class Id(Value):
-    """Who am I: `group` (workgroup id) or `local` (invocation inside its workgroup), along `axis`
-    0, 1 or 2."""
+    """The position of this invocation: `group` (the workgroup) or `local` (inside its workgroup),
+    along `axis` 0, 1 or 2."""
 
     which: str
     axis: int
@@ -101,7 +101,7 @@ class Id(Value):
 
 @record(eq=False)
 class Load(Value):
-    """buffer[at]. Inactive invocations do not touch memory."""
+    """buffer[at]. Inactive invocations do not access memory."""
 
     buffer: Buffer
     at: Value
@@ -109,11 +109,11 @@ class Load(Value):
 
 @record(eq=False)
 class Store(Instr):
-    """buffer[at] = value, by active invocations only. A uniform address is written once, with a
-    uniform value.
+    """buffer[at] = value, for active invocations. A store to a uniform address has a uniform value
+    and happens once.
 
-    Hints: "stream" writes around the cache; "same" promises that whoever else writes there writes
-    the same bits.
+    Hints: "stream" writes around the cache; "same" promises that every other store to this element
+    writes the same bits.
     """
 
     buffer: Buffer
@@ -150,7 +150,7 @@ class Unary(Value):
 
 @record(eq=False)
 class Select(Value):
-    """a where cond holds, else b; bit-exact, both sides evaluated."""
+    """a where cond is true, else b; bit-exact, both sides are evaluated."""
 
     cond: Value
     a: Value
@@ -183,12 +183,12 @@ class Fma(Value):
 
 @record(eq=False)
 class Dot4(Value):
-    """acc + sum of four products: the bytes of `u` (u32) are unsigned and at most `u_max`, those of
-    `s` (u32) signed.
+    """acc plus four products of bytes: the bytes of `u` (u32) are unsigned and at most `u_max`,
+    those of `s` (u32) are signed.
 
-    The result is exact modulo 2**32. u_max <= 128 lets targets without a 4-way dot use saturating
-    pair products. Where `signed`, the bytes of `u` are signed as well, and those of `s` are never
-    -128.
+    The result is exact modulo 2**32. u_max <= 128 lets targets without a 4-way dot product use
+    saturating pair products. If `signed`, the bytes of `u` are signed too, and those of `s` are
+    never -128.
     """
 
     acc: Value
@@ -208,8 +208,7 @@ class Lookup(Value):
 
 @record(eq=False)
 class Shuffle(Value):
-    """Lane i of the workgroup's result is entry lanes[i] of the lanes of `a` followed by those of
-    `b`.
+    """Lane i of the result is element lanes[i] of the lanes of `a` followed by those of `b`.
 
     Cross-lane: only where the whole workgroup is active.
     """
@@ -221,7 +220,7 @@ class Shuffle(Value):
 
 @record(eq=False)
 class Broadcast(Value):
-    """The value invocation `lane` of the workgroup holds, given to all: a uniform value."""
+    """The value of invocation `lane`, for all invocations of the workgroup: a uniform value."""
 
     x: Value
     lane: int = 0
@@ -229,7 +228,7 @@ class Broadcast(Value):
 
 @record(eq=False)
 class Vote(Value):
-    """`any` or `all` of the active invocations' condition: a uniform bool."""
+    """`any` or `all` of the conditions of the active invocations: a uniform bool."""
 
     op: str
     x: Value
@@ -237,8 +236,8 @@ class Vote(Value):
 
 @record(eq=False)
 class Local(Value):
-    """A mutable variable, set to `init` where declared. Not a value: read it with Get, change it
-    with Set."""
+    """A mutable variable, initialised to `init` where it is declared. It is no value: Get reads it,
+    Set assigns it."""
 
     init: Value
 
@@ -258,7 +257,7 @@ class Set(Instr):
 
 @record(eq=False)
 class Counter(Value):
-    """The loop variable of a For; only its For defines it."""
+    """The loop variable of a For, which alone defines it."""
 
 
 @record(eq=False)
@@ -282,13 +281,13 @@ class If(Instr):
 
 @record(eq=False)
 class Barrier(Instr):
-    """Every invocation of the workgroup waits here; what was written before is visible to all of
-    them after."""
+    """Every invocation of the workgroup waits here; writes before it are visible to all of them
+    after it."""
 
 
 @record(eq=False)
 class Trap(Instr):
-    """If `cond` holds for any active invocation: the launch fails with this code and that
+    """If `cond` is true for any active invocation, the launch fails with this code and that
     invocation's `value`."""
 
     cond: Value
@@ -306,9 +305,9 @@ class Prefetch(Instr):
 
 @record(eq=False)
 class Foreign(Instr):
-    """Call the routine of another library at the address `routine`, once for the workgroup. `form`
-    says how, see `core.lapack`: integers from `numbers` (index), memory from `buffers`, each from
-    its element `at`, in their order.
+    """Call the routine of another library at the address `routine`, once per workgroup. `form` is
+    its signature (`core.lapack`): integers come from `numbers` (index), memory from `buffers`, each
+    starting at its element `at`, in order.
 
     Cross-lane: only where the whole workgroup is active. It is a barrier, before and after.
     """
@@ -322,7 +321,7 @@ class Foreign(Instr):
 
 @record(eq=False)
 class Region(Instr):
-    """Provenance: the op that generated the body. No scope of its own."""
+    """Provenance: the op that generated the body. A region is no scope."""
 
     generator: str
     body: Block
@@ -330,7 +329,7 @@ class Region(Instr):
 
 @record(eq=False, weakref_slot=True)
 class Program:
-    """A kernel: immutable, hashable by identity; `kernel.text` gives its canonical form, the cache
+    """A kernel: immutable, hashed by identity. Its canonical text (`kernel.text`) is the cache
     key."""
 
     name: str

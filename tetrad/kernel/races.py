@@ -1,15 +1,14 @@
-"""The kernel language, races: two invocations touch one element, one of them writes, and no barrier
-stands between.
+"""Kernel language, races: two invocations access one element, at least one writes, nothing orders
+them.
 
-Receives every access that `kernel.evaluate` makes, with the positions and the active invocations,
-and raises a `RaceError` for the first pair that nothing orders. A barrier orders the invocations of
-its own workgroup; nothing orders workgroups. A uniform store is made by every invocation alike, so
-each of them may read it back at once. Stores that are promised to write the same bits as others
-(hint "same") may meet; the promise is checked.
+Receives every access of `kernel.evaluate`, with positions and active invocations; raises a
+`RaceError` for the first unordered pair. A barrier orders the invocations of its workgroup; nothing
+orders workgroups. Every invocation makes a uniform store, so each may read it back at once. Stores
+with the hint "same" may meet; that they write the same bits is checked.
 
-Of every element a word tells who wrote it last, another who read it: workgroup, stretch from
-barrier to barrier, lane. Two accesses of one workgroup in different stretches are in order. Of
-several readers in a stretch none is the only one.
+For every element one word records the last writer and one the reader: workgroup, stretch (the
+number of barriers passed), lane. Accesses of one workgroup in different stretches are ordered.
+Several readers in one stretch are recorded as SOME.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from tetrad.kernel.nodes import Buffer, Program, Store
 Array = np.ndarray[Any, Any]
 Show = Callable[[tuple[int, int]], str]  # (workgroup of the batch, lane) -> words
 
-# A word: workgroup + 1, then the stretch, then the lane, or ALL or SOME lanes of the workgroup. 0:
-# nobody.
+# A word: workgroup + 1, the stretch, the lane (or ALL or SOME lanes of the workgroup). 0 is nobody.
 LANE_BITS, GROUP_SHIFT = 13, 39
 ALL, SOME, FIRST_LANE = 1, 2, 3
 LANE_MASK, MOST_STRETCHES = (1 << LANE_BITS) - 1, 1 << (GROUP_SHIFT - LANE_BITS)
@@ -39,7 +37,8 @@ ONE_PLACE = "give every invocation an element of its own, or let one of them wri
 
 
 class Access(NamedTuple):
-    """Positions in a buffer's array and the word of who is there, of one shape."""
+    """Positions in the array of a buffer, and the word of the accessing invocation, of one
+    shape."""
 
     at: Array
     who: Array
@@ -61,7 +60,7 @@ class Races:
                 self.reads[buffer] = np.zeros(self.counts[buffer] * copies, np.int64)
 
     def begin(self, groups: range, show: Show) -> None:
-        """A batch of workgroups: their scratch is fresh."""
+        """Start a batch of workgroups, with fresh scratch."""
         if groups.stop > MOST_GROUPS:
             raise BadInputs(
                 f"{self.program.name}: races are looked for in up to {MOST_GROUPS} workgroups"
@@ -81,7 +80,7 @@ class Races:
         self.enter_stretch()
 
     def enter_stretch(self) -> None:
-        """The words of a stretch: for each workgroup, and for each lane of it."""
+        """The words of the next stretch: one per workgroup, and one per lane."""
         number = np.arange(self.groups.start + 1, self.groups.stop + 1, dtype=np.int64)[:, None]
         self.word = number << GROUP_SHIFT | self.stretch << LANE_BITS
         self.lane_words = self.word + np.arange(FIRST_LANE, FIRST_LANE + self.lanes)
@@ -91,7 +90,7 @@ class Races:
     def load(self, buffer: Buffer, positions: Any, mask: Array | None) -> None:
         writes = self.writes.get(buffer)
         if writes is None:
-            return  # only ever read, or the scratch of one invocation
+            return  # read-only, or private scratch: no race
         at, who = access = self.access(positions, mask)
         self.check("read", buffer, access, writes[at], "written")
         before = self.reads[buffer][at]
@@ -101,7 +100,7 @@ class Races:
     def store(
         self, store: Store, positions: Any, value: Array, mask: Array | None, memory: Array
     ) -> None:
-        """Before the store is made in `memory`."""
+        """Check a store, before it is made in `memory`."""
         buffer, writes = store.buffer, self.writes.get(store.buffer)
         if writes is None:
             return
@@ -128,7 +127,7 @@ class Races:
             )
 
     def store_same(self, buffer: Buffer, access: Access, value: Array, memory: Array) -> None:
-        """Where others have written in this launch, or write now, the bits are the same."""
+        """Check that the bits equal those that others have written in this launch, or write now."""
         at, writes = access.at, self.writes[buffer]
         before = writes[at]
         self.check(
@@ -153,7 +152,8 @@ class Races:
             )
 
     def access(self, positions: Any, mask: Array | None, is_varying: bool = False) -> Access:
-        """Who touches what. What all invocations of a workgroup do alike is one access of ALL."""
+        """Positions and words of an access. What all invocations of a workgroup do alike is one
+        access by ALL."""
         uniform = isinstance(positions, int) or positions.shape[1] == 1
         if self.lanes == 1 or not uniform or is_varying:
             return chosen(positions, self.lane_words, mask)
@@ -162,7 +162,7 @@ class Races:
         return chosen(positions, self.joint(mask), np.any(mask, axis=1, keepdims=True))
 
     def joint(self, mask: Array) -> Array:
-        """The word of those who are active: ALL, SOME, or the only one."""
+        """The word of the active lanes: ALL, SOME, or the only one."""
         active = np.broadcast_to(mask, self.lane_words.shape)
         count = active.sum(axis=1, keepdims=True)
         only = FIRST_LANE + active.argmax(axis=1, keepdims=True)
@@ -171,13 +171,13 @@ class Races:
     # -- order -------------------------------------------------------------------------------------
 
     def check(self, how: str, buffer: Buffer, access: Access, before: Array, what: str) -> None:
-        """Does an access come in order after those whose words are `before`?"""
+        """Is the access ordered after those recorded in `before`?"""
         if not before.any():
             return
         apart = before ^ access.who
         same_stretch = apart >> LANE_BITS == 0
         alike = (apart == 0) & (access.who & LANE_MASK >= FIRST_LANE)
-        if how == "read":  # what all have written, each has written itself
+        if how == "read":  # each lane wrote it itself
             alike |= before & LANE_MASK == ALL
         wrong = same_stretch & ~alike
         if not buffer.is_scratch:
@@ -186,11 +186,11 @@ class Races:
             raise self.error(buffer, access, wrong, before, what, how, TOGETHER)
 
     def note(self, words: Array, access: Access, before: Array) -> None:
-        """Remember an access beside those of this stretch and of other workgroups."""
+        """Record an access, merged with those of this stretch and of other workgroups."""
         at, who = access
         words[at] = now = merged(before, who)
         found = words[at]
-        crowded = found != now  # several are at the element now, and one of them is remembered
+        crowded = found != now  # several access the element now; one is recorded
         if crowded.any():
             words[at[crowded]] = merged(found[crowded], now[crowded])
 
@@ -225,7 +225,7 @@ class Races:
 
 
 def chosen(positions: Any, who: Array, mask: Array | None) -> Access:
-    """Positions and words of the active ones."""
+    """Positions and words of the active invocations."""
     at = np.broadcast_to(positions, who.shape)
     if mask is None:
         return Access(at, who)
@@ -234,13 +234,12 @@ def chosen(positions: Any, who: Array, mask: Array | None) -> Access:
 
 
 def bits(x: Array) -> Array:
-    """The same bytes as integers, which compare as they are."""
+    """The same bytes as integers, for an exact comparison."""
     return x.view(f"u{x.itemsize}")
 
 
 def merged(before: Array, who: Array) -> Array:
-    """The word for `before` and `who` together: whoever comes last, unless nothing orders the
-    two."""
+    """One word for `before` and `who`: the later one, unless they are unordered."""
     apart = before ^ who
     crowd = (apart >> LANE_BITS == 0) & (apart != 0)
     word = np.where(crowd, who & ~LANE_MASK | SOME, who)

@@ -1,9 +1,8 @@
-"""The kernel language, registry: kernels with known answers, each under a stable id.
+"""Kernel language, registry: kernels with known answers, each under a stable id.
 
-An entry is a function that builds a program, with small sizes by default; beneath it stand its
-cases (bytes in, bytes out, written down) and a sampler (any size, answers from plain NumPy). The
-modules of `kernel.library` register theirs when they are imported; adding a file there adds its
-kernels.
+An entry is a function that builds a program, of a small size by default. Attached to it are cases
+(bytes in, bytes out, written down) and a sampler (random sizes, answers from plain NumPy).
+Importing a module of `kernel.library` registers its kernels; a new file there adds its own.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ LIBRARY = "tetrad.kernel.library"
 
 @record
 class Example:
-    """The bytes of each input and of each output, in the order of the program's buffers."""
+    """The bytes of each input and each output, in the order of the program's buffers."""
 
     inputs: tuple[bytes, ...]
     outputs: tuple[bytes, ...]
@@ -33,7 +32,7 @@ class Example:
 
 @record
 class Sample:
-    """A program of some size with inputs and the outputs an independent implementation gives."""
+    """A program of some size, its inputs, and the outputs of an independent implementation."""
 
     program: n.Program
     case: Example
@@ -47,7 +46,7 @@ Sampler = Callable[["np.random.Generator"], Sample]
 
 
 class Entry:
-    """A registered kernel. What is missing is said when it is asked for, never passed over."""
+    """A registered kernel. Asking for a part that is missing raises an error."""
 
     def __init__(
         self, id: str, category: str, grid: Grid, args: Mapping[str, int], builder: Builder
@@ -59,8 +58,8 @@ class Entry:
         self._sampler: Sampler | None = None
 
     def build(self, *sizes: Any, **named: Any) -> n.Program:
-        """The program, its body in a region with the id; without arguments, of the size the cases
-        are for."""
+        """The program, its body in a region named after the id; without arguments, of the size of
+        the cases."""
         return in_region(self.id, self._builder(*sizes, **named))
 
     def cases(self, function: Cases) -> Cases:
@@ -100,8 +99,8 @@ _entries: dict[str, Entry] = {}
 def register(
     id: str, *, category: str, grid: Grid, args: Mapping[str, int] | None = None
 ) -> Callable[[Builder], Entry]:
-    """Decorator: the function becomes an entry; `grid` and `args` belong to the program it builds
-    by default."""
+    """Decorator: registers the function as an entry. `grid` and `args` are those of the default
+    program."""
     if id.count("::") != 2 or not all(id.split("::")):
         raise ValueError(f"registry: the id {id!r} does not read package::domain::name")
 
@@ -115,8 +114,7 @@ def register(
 
 
 def in_region(generator: str, program: n.Program) -> n.Program:
-    """The program with its whole body in one region; one that consists of regions stays as it
-    is."""
+    """The program with its body in one region; a body of regions stays as it is."""
     if program.body and all(isinstance(instr, n.Region) for instr in program.body):
         return program
     return replace(program, body=(n.Region(generator, program.body),))

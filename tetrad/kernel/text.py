@@ -1,9 +1,9 @@
-"""The kernel language, text: print a program, parse it back, take its fingerprint.
+"""Kernel language, text: print a program, parse it back, take its fingerprint.
 
-Receives a `Program`, returns its canonical text, one line per instruction, typed; or receives text
-and returns the program, or a `ParseError` with the line and what was expected. Printing is generic:
-operands and required attributes in field order, optional attributes by name where they differ from
-the default; only blocks have a syntax of their own.
+Receives a `Program`, returns its canonical text, one typed line per instruction. Or receives text
+and returns the program, or raises a `ParseError` with the line and what was expected. Printing is
+generic: operands and required attributes in field order, optional attributes by name if they differ
+from the default. Only blocks have a syntax of their own.
 
     kernel "double"
     workgroup 16 1 1
@@ -32,19 +32,18 @@ from tetrad.core.errors import DtypeError, ParseError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.pattern import LazyPattern
 from tetrad.core.record import defaults, field, fields, record
-from tetrad.core.sizes import Dim, Named, Size, ceil_div, dims_of
+from tetrad.core.sizes import Dim, Named, Size, dims_of, parse_size
 from tetrad.kernel import nodes as n
 
 MAX_DEPTH = 100  # nested blocks the parser follows; verify allows fewer
-MAX_SIZE_TOKENS = 256
 ACCESSES = ("read", "write", "readwrite", "workgroup", "private")
 _WORD = LazyPattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 
 
 @record
 class Form:
-    """How the instructions of one class print: the field that is the word, and the others in
-    order."""
+    """How the instructions of one class print: the field that gives the word, and the other fields
+    in order."""
 
     cls: type[n.Instr]
     is_value: bool
@@ -56,8 +55,7 @@ class Form:
 
 def _form(cls: type[n.Instr]) -> Form:
     names = [name for name in fields(cls) if name not in ("dtype", "op")]
-    # As they are written: to evaluate them all would take longer than to import the rest of the
-    # file.
+    # Annotations as strings: evaluating them takes longer than importing the rest of the file.
     hints = {
         name: hint for part in reversed(cls.__mro__) for name, hint in get_annotations(part).items()
     }
@@ -93,14 +91,14 @@ WORDS |= dict.fromkeys(("any", "all"), FORMS[n.Vote])
 
 @guarded
 def to_text(program: n.Program) -> str:
-    """The canonical text: equal programs print equal."""
+    """The canonical text: equal programs print alike."""
     return f"kernel {json.dumps(program.name)}\n{_without_name(program)}"
 
 
 @guarded
 def fingerprint(program: n.Program) -> str:
-    """Identity of what the program does: kernels that differ only by name share it (and their
-    machine code)."""
+    """The hash of what the program does. Kernels that differ only in name share it, and share
+    machine code."""
     found = _fingerprints.get(program)
     if found is None:
         found = _fingerprints[program] = hashlib.sha256(_without_name(program).encode()).hexdigest()
@@ -111,7 +109,7 @@ _fingerprints: WeakKeyDictionary[n.Program, str] = WeakKeyDictionary()
 
 
 def line_of(program: n.Program, instr: n.Instr) -> str:
-    """The line that `instr` has in the text of the program, for messages."""
+    """The line of `instr` in the text of the program, for error messages."""
     printer = _KernelPrinter([])
     printer.block(program.body, "")
     return printer.printed.get(instr, type(instr).__name__.lower())
@@ -204,7 +202,7 @@ class _KernelPrinter:
 
 
 def _plain(value: object) -> str:
-    """Anything else: an operand nobody defined, or a NumPy number where a Python one belongs."""
+    """Prints anything else: an undefined operand, or a NumPy number instead of a Python one."""
     if isinstance(value, n.Instr):
         return "%undefined"
     return _PRINTERS[type(item := value.item())](item) if hasattr(value, "item") else repr(value)
@@ -256,7 +254,6 @@ _CALL = LazyPattern(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
 _TOKEN = LazyPattern(
     rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)"
 )
-_SIZE_TOKEN = LazyPattern(r"\d+|\w+|[-+*()/]")
 
 
 @guarded
@@ -326,7 +323,7 @@ def _parse_buffer(header: _Header, line: _KernelLine, match: re.Match[str]) -> N
 
 
 def _checked(line: _KernelLine, make: Callable[[], Any]) -> Any:
-    """make(), its complaint turned into a ParseError of this line."""
+    """make(); its error becomes a ParseError of this line."""
     try:
         return make()
     except (ShapeError, DtypeError, ValueError) as problem:
@@ -346,69 +343,12 @@ def _unquoted(line: _KernelLine, name: str) -> str:
 
 
 def _parse_size(line: _KernelLine, text: str, dims: dict[str, Size]) -> Size:
-    tokens = _SIZE_TOKEN.findall(text)
-    if "".join(tokens) != text or len(tokens) > MAX_SIZE_TOKENS:
-        raise line.expected("a size such as 3*seq+1")
-    size = _SizeParser(line, tokens[::-1], dims)
-    result = size.sum()
-    if size.tokens:
-        raise line.expected("the end of the size")
-    return result
-
-
-@record(frozen=False)
-class _SizeParser:
-    """The grammar of sizes:
-
-    sum = [-] product {+- product}
-    product = atom {* atom}
-    atom = integer | dim | ceil(sum/integer)
-    """
-
-    line: _KernelLine
-    tokens: list[str]  # reversed: the next one is last
-    dims: dict[str, Size]
-
-    def take(self, *wanted: str) -> bool:
-        if self.tokens and self.tokens[-1] in wanted:
-            self.tokens.pop()
-            return True
-        return False
-
-    def sum(self) -> Size:
-        total = -1 * self.product() if self.take("-") else self.product()
-        while self.tokens and self.tokens[-1] in "+-":
-            sign = -1 if self.tokens.pop() == "-" else 1
-            total = total + self.product() * sign
-        return total
-
-    def product(self) -> Size:
-        result = self.atom()
-        while self.take("*"):
-            result = result * self.atom()
-        return result
-
-    def atom(self) -> Size:
-        word = self.tokens.pop() if self.tokens else ""
-        if word.isdigit() and word.isascii() and len(word) <= 18:
-            return int(word)
-        if word == "ceil" and self.take("("):
-            return self.quotient()
-        if word not in self.dims:
-            raise self.line.expected(f"an integer or a declared dim, not {word!r},")
-        return self.dims[word]
-
-    def quotient(self) -> Size:
-        size = self.sum()
-        divisor = self.atom() if self.take("/") else 0
-        if not self.take(")") or not isinstance(divisor, int) or divisor < 1:
-            raise self.line.expected("ceil(size/divisor)")
-        return ceil_div(size, divisor)
+    return _checked(line, lambda: parse_size(text, dims))  # type: ignore[no-any-return]
 
 
 class _KernelParser:
-    """Walks the lines of the body; `values` holds what was defined so far (scopes are verify's
-    matter)."""
+    """Walks the lines of the body; `values` holds the values defined so far (verify checks
+    scopes)."""
 
     def __init__(
         self, buffers: dict[str, n.Buffer], lines: list[_KernelLine], position: int

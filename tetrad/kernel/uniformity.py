@@ -1,13 +1,11 @@
-"""The kernel language, uniformity: which values may differ between the invocations of one
-workgroup.
+"""Kernel language, uniformity: which values may differ between the invocations of one workgroup.
 
-Receives a well-formed program, returns the set of its varying instructions; everything else is
-uniform: one number for all invocations active there. Used by `kernel.verify` (barriers, loop
-bounds) and by codegen (scalar or vector).
+Receives a well-formed program, returns the set of its varying instructions. All others are uniform:
+equal in every active invocation. `kernel.verify` asks for barriers and loop bounds, code generation
+to choose scalar or vector.
 
-Everything varying comes from the local ids, and from locals that were set by some of the
-invocations only. A load from a uniform address is uniform: invocations could see different numbers
-there only by a race.
+Values vary because of local ids, and of locals that only some invocations have set. A load from a
+uniform address is uniform: only a race could make it differ.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from tetrad.kernel import nodes as n
 
 
 def varying(program: n.Program) -> set[n.Instr]:
-    """The instructions (locals and counters too) whose value may depend on the invocation inside
-    its workgroup."""
+    """The instructions (locals and counters too) whose value may differ between invocations of a
+    workgroup."""
     if program.lanes == 1:
         return set()
     analysis = _Analysis(program)
@@ -31,19 +29,19 @@ def varying(program: n.Program) -> set[n.Instr]:
 
 
 class _Analysis:
-    """Passes over the body, until no local turns varying after it was read as uniform; the set only
-    grows."""
+    """Walks the body until a fixed point: no local becomes varying after it was read as uniform.
+    The set only grows."""
 
     def __init__(self, program: n.Program) -> None:
         self.program = program
         self.varying: set[n.Instr] = set()
         self.is_stale = True
-        self.read: set[n.Local] = set()  # locals some Get has seen, as uniform
+        self.read: set[n.Local] = set()  # locals that a Get has read as uniform
         self.declared_at: dict[n.Local, int] = {}
 
     def block(self, block: n.Block, divergence: int) -> None:
-        """`divergence` counts the divergent branches around: at equal count, the same invocations
-        are active."""
+        """`divergence` counts the enclosing divergent branches: at equal counts the same
+        invocations are active."""
         for instr in block:
             rule = _RULES.get(type(instr))
             if rule is not None:
@@ -64,7 +62,7 @@ def _id(a: _Analysis, node: n.Id, divergence: int) -> None:
 
 
 def _any_of(*names: str) -> Callable[[_Analysis, Any, int], None]:
-    """Varying when one of these operands is."""
+    """Varying if one of these operands is."""
 
     def rule(a: _Analysis, node: n.Value, divergence: int) -> None:
         a.mark(node, any(getattr(node, name) in a.varying for name in names))

@@ -1,8 +1,8 @@
-"""The kernel language, verify: does a program follow the rules of the language?
+"""Kernel language, verify: does a program obey the rules of the language?
 
-Receives any `Program`, returns nothing or raises `VerifyError` with a stable code (`verify`), or
-returns the list of everything found (`problems`). Callers match codes, never prose. First
-declarations, then structure and types of every instruction, then, where those hold, what depends on
+Receives any `Program`. `verify` returns nothing or raises a `VerifyError` with a stable code;
+`problems` returns all that it finds. Callers match codes, never text. First declarations are
+checked, then the structure and types of every instruction; if those hold, the rules that depend on
 uniformity (`kernel.uniformity`).
 """
 
@@ -58,8 +58,9 @@ CODES = {
 def verify(
     program: n.Program, workgroup_bytes: int | None = None, args: Mapping[str, int] | None = None
 ) -> None:
-    """Raise the first problem of the program, if it has one. `workgroup_bytes`: what a workgroup of
-    its machine may have, private memory included; sizes with a Dim count where `args` tell it.
+    """Raise the first problem of the program, if there is one. `workgroup_bytes`: the scratch that
+    a workgroup may have on its machine, private memory included. Sizes with a Dim count if `args`
+    gives its value.
 
     >>> from tetrad.kernel.build import KernelBuilder
     >>> verify(KernelBuilder("empty").finish())
@@ -72,7 +73,7 @@ def verify(
 def problems(
     program: n.Program, workgroup_bytes: int | None = None, args: Mapping[str, int] | None = None
 ) -> list[VerifyError]:
-    """Everything that is wrong with the program, in program order."""
+    """All problems of the program, in program order."""
     check = _Check(program)
     _check_declarations(check)
     if workgroup_bytes is not None and not check.found:
@@ -85,7 +86,7 @@ def problems(
 
 
 class _Check:
-    """What the walk knows: values in scope, regions around, problems so far."""
+    """The state of the walk: values in scope, enclosing regions, problems so far."""
 
     def __init__(self, program: n.Program) -> None:
         self.program = program
@@ -105,7 +106,7 @@ class _Check:
         return holds
 
     def block(self, block: n.Block, *counters: n.Counter) -> None:
-        """One scope: what is defined inside is forgotten at the end."""
+        """One scope: values defined inside are dropped at its end."""
         mark = len(self.scope)
         for counter in counters:
             self.define(counter)
@@ -140,8 +141,8 @@ class _Check:
         self.scope.append(value)
 
     def operands(self, instr: n.Instr) -> bool:
-        """Every operand is a value in scope, every buffer declared; rules of the instruction rely
-        on it."""
+        """Every operand is a value in scope and every buffer is declared; the rules of instructions
+        rely on it."""
         good = True
         for name in _OPERANDS[type(instr)]:
             operand = getattr(instr, name)
@@ -231,7 +232,7 @@ def _check_scratch(check: _Check, buffer: n.Buffer, largest: int | None) -> None
 
 
 def _check_memory(check: _Check, most: int, args: Mapping[str, int]) -> None:
-    """All scratch of a workgroup together, as far as its sizes are known."""
+    """The total scratch of a workgroup, as far as its sizes are known."""
     scratch = [b for b in check.program.buffers if b.is_scratch and b.count is not None]
     counts = {b: b.count for b in scratch if b.count is not None}
     told = {b for b, count in counts.items() if {d.name for d in dims_of(count)} <= args.keys()}
@@ -248,8 +249,7 @@ def _check_memory(check: _Check, most: int, args: Mapping[str, int]) -> None:
 
 
 def _check_limits(check: _Check) -> bool:
-    """Bounded size and depth, level by level, so that a hostile program cannot exhaust the
-    stack."""
+    """Bound size and depth, level by level, so that a hostile program cannot overflow the stack."""
     level: list[n.Block] = [check.program.body]
     total = 0
     for _ in range(MAX_NESTING + 1):
@@ -539,7 +539,7 @@ def _foreign(check: _Check, node: n.Foreign) -> None:
 
 
 def _nothing(check: _Check, node: n.Instr) -> None:
-    """Barrier and Region: nothing beyond their place and their body."""
+    """Barrier and Region have no rules beyond their place and their body."""
 
 
 _RULES: dict[type[n.Instr], Callable[[_Check, Any], None]] = {
@@ -586,8 +586,8 @@ _OPERANDS: dict[type[n.Instr], tuple[str, ...]] = {
 
 
 class _Flow:
-    """The walk that knows which values vary and whether all invocations of the workgroup are here
-    together."""
+    """The walk that tracks which values vary, and whether all invocations of the workgroup are
+    active."""
 
     def __init__(self, check: _Check, differs: set[n.Instr]) -> None:
         self.check, self.varying = check, differs

@@ -1,7 +1,7 @@
-"""Lowering, complex memory: real and imaginary part side by side, for kernels that know no complex
-type.
+"""Loop nests, complex numbers: how kernels, which have no complex type, load and store them.
 
-A c64 is one word of 64 bits, so both parts of sixteen neighbours are one load; a c128 is two f64.
+In memory the real and imaginary part are adjacent. A c64 is one 64-bit word, so a vector load
+fetches both parts of sixteen neighbours; a c128 is two f64.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from tetrad.core.dtypes import DType, c64, c128, f32, f64, i32, i64, u32
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 
-# elements of a buffer for each number
+# buffer elements per complex number
 HELD: dict[DType, tuple[DType, int]] = {c64: (i64, 1), c128: (f64, 2)}
 
 
 def held_as(dtype: DType) -> tuple[DType, int]:
-    """The type of the elements of a buffer of these numbers, and how many make one."""
+    """The element dtype of a buffer of these numbers, and the number of elements per number."""
     return HELD.get(dtype, (dtype, 1))
 
 

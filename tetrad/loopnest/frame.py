@@ -1,8 +1,7 @@
-"""Lowering, the frame around a generator: buffers for what a kernel reads and writes, and the
-launch it becomes.
+"""Loop nests, frame: the buffers around a kernel body, and the launch it becomes.
 
-Receives a group and the slots of materialised nodes; a generator (maps, rows, ...) fills in the
-body; `finish` returns the `Launch`.
+Receives a group and the slots of materialised nodes; a generator writes the body with `k`; `finish`
+returns the `Launch`.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from tetrad.core.machine import LANES, Machine
 from tetrad.core.record import record
 from tetrad.core.sizes import Size, ceil_div, product
 from tetrad.core.types import ArrayType, row_strides
+from tetrad.graph.build import item
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
@@ -22,30 +22,31 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.complex import held_as, store_parts
 from tetrad.loopnest.index import Sizes, offset
 from tetrad.loopnest.reader import At, Reading, splat_value
+from tetrad.schedule.build import temp_slot
 from tetrad.schedule.nodes import Launch, Slot
 
-STREAM_BYTES = 8 << 20  # results above this are not read again before they would be evicted
-# the name of constants that follow from settings and types alone: groups that look alike share them
+STREAM_BYTES = 8 << 20  # larger results leave the cache before they are read again
+# name of constants that depend on settings and types alone: equal groups share them
 TABLE = "table"
 
 
 @record
 class Memory:
-    """The slots of materialised nodes, and how to ask for more."""
+    """The slots of materialised nodes; creates further temporary slots."""
 
     slots: Mapping[Node, Slot]
     machine: Machine
 
     def temp(self, name: str, dtype: DType, *shape: Size) -> Slot:
-        return Slot(name, ArrayType(dtype, tuple(shape)), "temp")
+        return temp_slot(name, ArrayType(dtype, tuple(shape)))
 
     def results(self, node: Node) -> tuple[Slot, ...]:
-        """Where a node with several results writes: the slots of its items; results nobody reads
-        still need room."""
+        """The slots a node with several results writes to: those of its items; results that nobody
+        reads get temporary ones."""
         found = {
             m.param("index"): s
             for m, s in self.slots.items()
-            if m.op.name == "item" and m.inputs[0] is node
+            if m.op is item and m.inputs[0] is node
         }
         spare = (
             self.temp(f"unused{i}", kind.dtype, *kind.shape) for i, kind in enumerate(node.types)
@@ -56,19 +57,22 @@ class Memory:
 class Frame:
     """One kernel under construction."""
 
-    def __init__(self, name: str, memory: Memory, lanes: int = LANES) -> None:
+    def __init__(
+        self, name: str, memory: Memory, lanes: int = LANES, inputs: Iterable[Node] = ()
+    ) -> None:
         self.k = KernelBuilder(name, lanes)
         self.sizes = Sizes(self.k)
         self.reading = Reading(self.k, self.sizes)
-        self.memory = memory
+        self.memory, self.inputs = memory, list(inputs)  # what the group reads from memory
         self.slots: list[Slot] = []
         self.writes: set[Slot] = set()
         self.scratches = 0
-        # little work an element: memory is the time, so large results go around the caches
+        # with little work per element memory is the bottleneck: large results bypass the caches
         self.is_light = False
 
     def reads(self, nodes: Iterable[Node]) -> None:
-        """Give a buffer to every node read from memory; constants of one value need none."""
+        """Declare a buffer for every node that is read from memory; a constant with one value needs
+        none."""
         for node in nodes:
             if splat_value(node) is None and node not in self.reading.buffers:
                 self.reading.buffers[node] = self.input(self.memory.slots[node])
@@ -77,8 +81,8 @@ class Frame:
         return self.buffer(slot, "read", "x")
 
     def view(self, slot: Slot, dtype: DType, access: str = "read") -> Buffer:
-        """The memory of a slot seen as elements of another type: blocks of quantised types are read
-        as words."""
+        """A slot's memory as elements of another dtype: blocks of quantised types are read as
+        words."""
         if access != "read":
             self.writes.add(slot)
         nbytes = slot.type.nbytes
@@ -104,12 +108,11 @@ class Frame:
         return made
 
     def scratch(self, stem: str, dtype: DType, count: Size) -> Buffer:
-        """Memory that the lanes of a workgroup share, under a name of its own; at least one
-        element."""
+        """Memory shared by the lanes of a workgroup, under a unique name; at least one element."""
         return self.k.scratch(*self.of_workgroup(stem, dtype, count))
 
     def private(self, stem: str, dtype: DType, count: Size) -> Buffer:
-        """The same where a lane touches only elements lane, lane + LANES, ...: no barrier is
+        """Scratch of which a lane accesses only elements lane, lane + LANES, ...: no barrier is
         needed."""
         return self.k.private(*self.of_workgroup(stem, dtype, count))
 
@@ -120,8 +123,8 @@ class Frame:
 
     @contextmanager
     def within(self, lane: Val, end: Val, size: Size, width: int = LANES) -> Iterator[None]:
-        """Only lanes before `end`. Pieces of `width` (one vector or more) of a multiple of it need
-        no test."""
+        """Only lanes before `end`. No test is needed if the size is a multiple of `width` (one
+        vector or more)."""
         if isinstance(size, int) and size % width == 0:
             yield
             return
@@ -130,15 +133,15 @@ class Frame:
 
     @contextmanager
     def every_lane(self, count: Val, size: Size) -> Iterator[Val]:
-        """A loop over a stretch of `count` positions (one at least) of an axis of this size; a lane
-        has a position."""
+        """A loop over `count` positions (at least one) of an axis of this size; each lane takes one
+        position."""
         with self.k.loop(count, 0, LANES, always=True) as first:
             lane = first + self.k.lane()
             with self.within(lane, count, size):
                 yield lane
 
     def write(self, buffer: Buffer, node: Node, at: At, *value: Val) -> None:
-        """buffer[at] = value, where the buffer holds all of `node`. A complex number has two
+        """buffer[at] = value, for a buffer that holds all of `node`. A complex number has two
         parts."""
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
         if len(value) == 2:

@@ -1,9 +1,8 @@
-"""Lowering, indices: where an element stands, as kernel values.
+"""Loop nests, index: the position of an element, as kernel values.
 
-A `Space` is the index space a kernel walks: some axes given as one flat uniform number (rows), the
-last given as lanes. Asking for an axis or a run of axes (`span`) emits the division and remainder
-it needs, and only when asked, so an access that is contiguous over several axes costs one
-multiply-add.
+A `Space` is the index space that a kernel walks, given as one flat number. Asking for an axis, or a
+run of axes (`span`), emits the division and remainder it needs. Nothing is emitted before: an
+access that is contiguous over several axes costs one multiply-add.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tetrad.kernel.nodes import Value
 
 
 class Sizes:
-    """Sizes as kernel values: ints are literals, symbolic sizes become index arguments of the
+    """Sizes as kernel values: an int is a literal, a symbolic size an index argument of the
     program."""
 
     def __init__(self, k: KernelBuilder) -> None:
@@ -34,27 +33,27 @@ class Sizes:
         return self.k.arg(self._names[size])
 
     def argument(self, size: Size) -> Val:
-        """The same, but numbers are arguments too: kernels that differ in them alone are one
+        """The same, but an int is an argument too, so that kernels that differ in it are one
         kernel."""
         name = f"size_{len(self.formulas)}"
         self.formulas[name] = size
         return self.k.arg(name)
 
     def need(self, size: Size) -> None:
-        """The Dims of a scratch count, each an argument under its own name: kernels state such
-        counts by them."""
+        """Declare the Dims of a scratch count as arguments under their own names: counts refer to
+        them by name."""
         for dim in sorted(dims_of(size), key=str):
             self.val(SizeExpr((((dim,), 1),)))
 
 
 class Space:
-    """Axes `shape` walked by one number: flat = row-major position, already a kernel value."""
+    """Axes `shape` walked by one number: `flat` is the row-major position, a kernel value."""
 
     def __init__(self, k: KernelBuilder, sizes: Sizes, shape: Shape, flat: Val) -> None:
         self.k, self.sizes, self.shape, self.flat = k, sizes, shape, flat
 
     def span(self, first: int, last: int) -> Val:
-        """Row-major position within axes first..last-1."""
+        """The row-major position within axes first..last-1."""
         value = self.flat
         after, inside = product(self.shape[last:]), product(self.shape[first:last])
         if after != 1:
@@ -68,7 +67,7 @@ class Space:
 
 
 class Span(Val):
-    """A run of axes of a space, emitted when first used as a value."""
+    """A run of axes of a space; its division and remainder are emitted when it is first used."""
 
     __slots__ = ("first", "last", "space")
 
@@ -91,8 +90,7 @@ class Span(Val):
 
 
 def offset(sizes: Sizes, at: Sequence[Val], shape: Shape, strides: Sequence[Size]) -> Val:
-    """Sum of index * stride; neighbouring axes of one space with matching strides are taken as
-    one."""
+    """Sum of index * stride. Adjacent axes of one space with matching strides are joined first."""
     total: Val = sizes.k.index(0)
     axis = len(shape) - 1
     while axis >= 0:
@@ -111,8 +109,8 @@ def offset(sizes: Sizes, at: Sequence[Val], shape: Shape, strides: Sequence[Size
 
 
 def _continues(outer: Val, inner: Val, extent: Size) -> bool:
-    """Do two indices make one longer run of their space? Only if the inner one runs over all of the
-    array's extent."""
+    """Do two indices form one longer run of their space? Only if the inner one covers the array's
+    whole extent."""
     return (
         isinstance(outer, Span)
         and isinstance(inner, Span)

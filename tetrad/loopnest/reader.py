@@ -1,8 +1,8 @@
-"""Lowering, reading: the value of any graph node at an index, inside a kernel under construction.
+"""Loop nests, reader: the value of any graph node at an index, inside a kernel under construction.
 
-Nodes that live in memory are loaded; nodes a generator computes itself are provided; everything
-else is computed on the spot from its operands, which is what fusion means here. Values are shared
-within a scope of the kernel.
+A node in memory is loaded. A node that the generator computes itself is provided. Any other node is
+computed on the spot from its operands: that is fusion. Values are shared within a scope of the
+kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from tetrad.core.dtypes import DType, index
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.types import row_strides
+from tetrad.graph.build import constant
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
@@ -23,19 +24,19 @@ from tetrad.loopnest.sign_analysis import sign
 from tetrad.schedule.nodes import TrapSite
 
 At = tuple[Val, ...]
-DEEP = 64  # levels of nodes in which operands are computed when they are asked for
-FIRST_TRAP = 16  # codes below belong to the runtime
+DEEP = 64  # recursion depth at which operands are computed in advance
+FIRST_TRAP = 16  # lower codes belong to the back end
 
 
 class Reading:
-    """Everything a kernel under construction knows about graph nodes."""
+    """Everything that a kernel under construction knows about graph nodes."""
 
     def __init__(self, k: KernelBuilder, sizes: Sizes) -> None:
         self.k, self.sizes = k, sizes
         self.buffers: dict[Node, Buffer] = {}
         self.provided: dict[Node, Callable[[At], Val]] = {}
         self.traps: dict[int, TrapSite] = {}
-        self.depth = 0  # nodes being computed for one another
+        self.depth = 0  # of the recursion
 
     def operand(self, node: Node) -> Operand:
         return Operand(self, node)
@@ -58,16 +59,17 @@ class Reading:
         if value is not None:
             return self.k.const(value.imag if which else value.real, node.type.dtype.real)
         if node not in self.buffers:
+            is_joined = not node.inputs[0].type.dtype.is_complex  # its operands are its parts
             return (
                 self.read(node.inputs[which], at)
-                if node.op.name == "join"
+                if is_joined
                 else self.part(node.inputs[0], at, which)
             )
         where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
         return load_part(self.k, self.buffers[node], where, which)
 
     def wide(self, node: Node, at: At) -> Val:
-        """The element in the type it is computed with (f16 as f32, i8 as i32)."""
+        """The element in the dtype of arithmetic (f16 as f32, i8 as i32)."""
         return self.k.cast(self.read(node, at), node.type.dtype.computing)
 
     def shared(self, node: Node, at: At) -> Val:
@@ -84,13 +86,12 @@ class Reading:
         return value
 
     def forget(self) -> None:
-        """What was read in this scope is to be read anew: what is provided, or lies in scratch,
-        changes."""
+        """Drop the values read in this scope, because what is provided or in scratch changes."""
         self.k.forget("read")
 
     def read_ahead(self, node: Node, at: At) -> None:
-        """Everything elementwise below the node, operands first: Python's stack does not bear a
-        thousand levels."""
+        """Compute every elementwise node below this one, operands first: a thousand levels of
+        recursion would overflow Python's stack."""
         order, seen = [node], {node}
         for user in order:
             fresh = [
@@ -109,8 +110,9 @@ class Reading:
 
     def compute(self, node: Node, at: At) -> Val:
         params = dict(node.params)
-        if node.op.name == "part":
-            return self.part(node.inputs[0], at, **params)
+        if node.op.read_rule is not None or node.op.kind == "movement":
+            operands = [Operand(self, i, node) for i in node.inputs]
+            return rule_of(node, "read_rule")(self.k, at, *operands, **params)  # type: ignore[no-any-return]
         if node.op.kind == "elementwise":
             values = [self.wide(i, at) for i in node.inputs]
             if node.op.refuse_rule is not None:
@@ -118,20 +120,13 @@ class Reading:
             return self.k.cast(
                 rule_of(node, elementwise_rule(node))(self.k, *values, **params), node.type.dtype
             )
-        if node.op.name == "reshape":
-            return self.read(
-                node.inputs[0], self.reshaped(at, node.type.shape, node.inputs[0].type.shape)
-            )
-        if node.op.kind == "movement":
-            operands = [Operand(self, i, node) for i in node.inputs]
-            return rule_of(node, "read_rule")(self.k, at, *operands, **params)  # type: ignore[no-any-return]
         raise UnsupportedError(
             f"{node.op.name} cannot be computed inside another kernel", source=node.source
         )
 
     def reshaped(self, at: At, shape: Shape, inner: Shape) -> At:
-        """The index in the operand of a reshape: axes of size 1 come and go, others through the
-        flat position."""
+        """The index in the operand of a reshape: axes of size 1 are added or dropped, others go
+        through the flat position."""
         if [n for n in shape if n != 1] == [n for n in inner if n != 1]:
             kept = iter([i for i, n in zip(at, shape, strict=True) if n != 1])
             return tuple(next(kept) if n != 1 else self.k.index(0) for n in inner)
@@ -160,7 +155,7 @@ class Reading:
 
 
 class Operand:
-    """An operand as a `read` rule sees it: x(at) is its element, x.shape its sizes."""
+    """An operand as a `read` rule sees it: x(at) is an element, x.shape the sizes."""
 
     def __init__(self, reading: Reading, node: Node, user: Node | None = None) -> None:
         self.reading, self.node, self.user = reading, node, user
@@ -182,8 +177,17 @@ class Operand:
     def __call__(self, at: At) -> Val:
         return self.reading.read(self.node, at)
 
+    def part(self, at: At, which: int) -> Val:
+        """The real (0) or imaginary (1) part of a complex element."""
+        return self.reading.part(self.node, at, which)
+
+    def reshaped(self, at: At, shape: Shape) -> Val:
+        """The element at an index into the operand seen in another shape."""
+        return self.reading.read(self.node, self.reading.reshaped(at, shape, self.shape))
+
     def check(self, bad: Val, value: Val) -> None:
-        """Stop the program with an IndexError when `bad` holds; `value` is the index to name."""
+        """Stop the program with an IndexError where `bad` is true; `value` is the index to
+        report."""
         if self.user is None:
             raise UnsupportedError("only ops check indices")
         self.reading.trap(self.user, self.node, bad, value)
@@ -204,16 +208,15 @@ def elementwise_rule(node: Node) -> str:
 
 
 def splat_value(node: Node) -> Any:
-    """The Python number a constant holds in every element, or None."""
-    if node.op.name == "expand":
+    """The Python number that every element of a constant has, or None."""
+    if node.op.spreads:
         return splat_value(node.inputs[0])
-    if node.op.name != "constant":
+    if node.op is not constant:
         return None
     literal = node.param("value")
     return literal.splat.item() if literal.held.size == 1 else None
 
 
 def index_key(at: Val) -> object:
-    # The space itself, not its id: ids are used again, and a key outlives the space of an unrolled
-    # vector.
+    # The space itself, not its id: a key outlives the space of an unrolled vector, and ids recur.
     return (at.space, at.first, at.last) if isinstance(at, Span) else at.node

@@ -1,8 +1,8 @@
-"""Lowering, transposes: tiles of 16 x 16 turned in registers, so that both sides of memory are
-walked in rows.
+"""Loop nests, transpose: 16 x 16 tiles transposed in registers, so that both operand and result are
+accessed in rows.
 
-The tile pairs the axis that is last in the operand with the axis that is last in the result; all
-other axes are walked by scalars.
+A tile spans the last axis of the operand and the last axis of the result; scalars walk all other
+axes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.schedule.nodes import Launch
 
-BAND = 4  # tiles along the operand's last axis in one workgroup: whole cache lines of the result
+BAND = 4  # tiles per workgroup along the operand's last axis: whole cache lines of the result
 
 
 def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
@@ -41,16 +41,16 @@ def lower_transpose(group: Group, inputs: list[Node], memory: Memory) -> Launch:
 
 
 def lane_axes(node: Node) -> tuple[int, int]:
-    """The axes that are last in the operand and in the result, as the operand counts; axes of one
-    element are none."""
+    """The axes that are last in the operand and last in the result, as numbered in the operand;
+    axes of size 1 do not count."""
     shape, perm = node.inputs[0].type.shape, node.param("perm")
     wide = [axis for axis, n in enumerate(shape) if n != 1]
     return wide[-1], [p for p in perm if shape[p] != 1][-1]
 
 
 class Band:
-    """What one workgroup moves: rows from `row0` and columns from `col0` on, at the index `rest` of
-    the other axes."""
+    """What one workgroup copies: rows from `row0` and columns from `col0`, at index `rest` of the
+    other axes."""
 
     def __init__(
         self, frame: Frame, node: Node, out: Buffer, rest: At, row0: Val, col0: Val
@@ -64,8 +64,8 @@ class Band:
         )
 
     def write(self) -> None:
-        """By whole tiles where there are only those, by columns where there are none, else as it
-        turns out."""
+        """By whole tiles if sizes allow only those, by columns if they allow none, else decided at
+        run time."""
         k, end = self.frame.k, self.col0 + LANES * BAND
         rows, cols = self.shape[self.lane_out], self.shape[self.lane_in]
         if is_multiple(rows, LANES) and is_multiple(cols, LANES):
@@ -80,7 +80,7 @@ class Band:
 
     def by_tiles(self, stop: Val) -> None:
         k = self.frame.k
-        # written out, it takes long to compile
+        # a loop: unrolled, it takes long to compile
         with k.loop(stop, self.col0, LANES, always=True) as column:
             tile = [self.element(self.row0 + i, column + k.lane()) for i in range(LANES)]
             for i, vector in enumerate(turned(k, tile)):
@@ -111,12 +111,12 @@ def replaced(at: At, changes: dict[int, Val]) -> At:
 
 
 def turned(k: KernelBuilder, tile: list[Val]) -> list[Val]:
-    """The transpose of 16 vectors of 16 lanes: blocks of 4 x 4 within every four lanes, then the
-    fours exchanged.
+    """The transpose of 16 vectors of 16 lanes: 4 x 4 blocks within every four lanes, then whole
+    blocks.
 
-    Each of the four rounds takes its lanes in a pattern that processors have one instruction for;
-    exchanging blocks of 8, 4, 2 and 1 as the textbooks do takes more of them (a transpose of 1024 x
-    1024 a tenth longer).
+    Each of the four rounds uses a lane pattern that processors have one instruction for. The
+    textbook exchange of blocks of 8, 4, 2 and 1 takes more instructions (a 1024 x 1024 transpose
+    takes a tenth longer).
     """
     quads = [turned_fours(k, tile[i : i + 4]) for i in range(0, LANES, 4)]
     columns = [exchanged_fours(k, [quad[c] for quad in quads]) for c in range(4)]
@@ -124,8 +124,7 @@ def turned(k: KernelBuilder, tile: list[Val]) -> list[Val]:
 
 
 def turned_fours(k: KernelBuilder, rows: list[Val]) -> list[Val]:
-    """Of four rows, columns c, c + 4, c + 8, c + 12 of all four beside each other, for c from 0 to
-    3."""
+    """From four rows: columns c, c + 4, c + 8, c + 12 of all four, adjacent, for c from 0 to 3."""
     first, second, third, fourth = rows
     low, high = k.shuffle(first, second, LOW_ONES), k.shuffle(first, second, HIGH_ONES)
     low_below, high_below = k.shuffle(third, fourth, LOW_ONES), k.shuffle(third, fourth, HIGH_ONES)
@@ -136,7 +135,7 @@ def turned_fours(k: KernelBuilder, rows: list[Val]) -> list[Val]:
 
 
 def exchanged_fours(k: KernelBuilder, quads: list[Val]) -> list[Val]:
-    """Columns c, c + 4, c + 8, c + 12 of all rows, from what `turned_fours` has of them."""
+    """Columns c, c + 4, c + 8, c + 12 of all rows, from the output of `turned_fours`."""
     a, b, d, e = quads
     parts = [(k.shuffle(a, b, mask), k.shuffle(d, e, mask)) for mask in (EVEN_FOURS, ODD_FOURS)]
     return [
@@ -147,12 +146,12 @@ def exchanged_fours(k: KernelBuilder, quads: list[Val]) -> list[Val]:
 
 
 def _by_fours(pattern: tuple[int, int, int, int]) -> tuple[int, ...]:
-    """The same choice in every four lanes; 16 and above stand for the second vector."""
+    """The same pattern in every four lanes; 16 and above index the second vector."""
     return tuple(p + four for four in range(0, LANES, 4) for p in pattern)
 
 
 def _blocks(*starts: int) -> tuple[int, ...]:
-    """Whole runs of lanes, from these on."""
+    """Whole runs of four lanes, starting at these."""
     width = LANES // len(starts)
     return tuple(start + i for start in starts for i in range(width))
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 from typing import Protocol
 
 from tetrad.core.dtypes import bool_
+from tetrad.graph.loops import scan, while_loop
 from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.frame import Memory
 from tetrad.passes.in_place_updates import updates_by
-from tetrad.schedule.nodes import Choose, Lowered, Repeat, Slot, Step, While
+from tetrad.schedule.nodes import Loop, Schedule, Slot, Step, Switch, While
 
 CONTROL = ("scan", "while_loop", "switch")
 
@@ -22,15 +23,15 @@ CONTROL = ("scan", "while_loop", "switch")
 class LowerGraph(Protocol):
     """Lowers a sub-graph, once."""
 
-    def __call__(self, graph: Graph, placed: frozenset[int]) -> Lowered: ...
+    def __call__(self, graph: Graph, placed: frozenset[int]) -> Schedule: ...
 
 
 def lower_control(node: Node, memory: Memory, lower: LowerGraph) -> Step:
-    if node.op.name == "scan":
+    if node.op is scan:
         return lower_scan(node, memory, lower)
     return (
         lower_while(node, memory, lower)
-        if node.op.name == "while_loop"
+        if node.op is while_loop
         else lower_switch(node, memory, lower)
     )
 
@@ -54,7 +55,7 @@ def lower_scan(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     )
     lowered = lower(body, frozenset((*stays, *(row for row in rows if row >= 0))))
     length, reverse = node.param("length"), node.param("reverse")
-    return Repeat(
+    return Loop(
         lowered, inputs, outputs, consts, carries, length, reverse, spares, rows, node.source
     )
 
@@ -63,9 +64,7 @@ def row_of(body: Graph, carry: int, carries: int) -> int:
     """The per-step result that is the carry's next value, so that one memory serves both; -1 if
     there is none."""
     value = body.outputs[carry]
-    is_computed = (
-        value.op.name not in ("parameter", "constant") and body.outputs.index(value) == carry
-    )
+    is_computed = not value.op.leaf and body.outputs.index(value) == carry
     if not is_computed or value not in body.outputs[carries:]:
         return -1
     return body.outputs.index(value, carries)
@@ -90,4 +89,4 @@ def lower_switch(node: Node, memory: Memory, lower: LowerGraph) -> Step:
     stays = frozenset(updates_by(node))
     branches = tuple(lower(branch, stays) for branch in node.param("branches"))
     index, *inputs = (memory.slots[i] for i in node.inputs)
-    return Choose(index, branches, tuple(inputs), outputs_of(node, memory), node.source)
+    return Switch(index, branches, tuple(inputs), outputs_of(node, memory), node.source)

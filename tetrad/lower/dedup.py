@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 
 from tetrad.core.record import record, replace
+from tetrad.graph.build import constant
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.frame import TABLE, Memory
@@ -77,7 +78,7 @@ def describe(node: Node, leaves: set[Node], order: dict[Node, int]) -> Hashable:
     if node in leaves:
         value = splat_value(node)  # a number is part of the code, even where it has memory too
         return (
-            ("memory", node.op.name == "constant", node.types)
+            ("memory", node.op is constant, node.types)
             if value is None
             else (repr(value), node.types)
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, Size, ceil_div, product
-from tetrad.graph.group import LEAVES, Group
+from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
@@ -72,7 +72,7 @@ def computed(group: Group, inputs: list[Node]) -> list[Node]:
     """The nodes a kernel computes, operands first: its members, and what has no memory and is
     computed on the spot."""
     read = (node for node in inputs if node not in group.members)
-    return [node for node in topological(group.outputs, known=read) if node.op.name not in LEAVES]
+    return [node for node in topological(group.outputs, known=read) if not node.op.leaf]
 
 
 def map_name(nodes: list[Node]) -> str:
@@ -171,10 +171,10 @@ def is_flat(group: Group, inputs: set[Node]) -> bool:
         for operand in node.inputs:
             if splat_value(operand) is not None or operand in seen:
                 continue
-            if node.op.kind != "elementwise" and node.op.name != "reshape":
+            if node.op.kind != "elementwise" and not node.op.view:
                 return False
             seen.add(operand)
-            if operand not in inputs and operand.op.name not in LEAVES:
+            if operand not in inputs and not operand.op.leaf:
                 stack.append(operand)
     return True
 

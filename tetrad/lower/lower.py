@@ -1,4 +1,5 @@
-"""Lowering: a fused graph in, launches of kernels over slots out. One generator per kind of group.
+"""Lowering: a fused graph in, launches of kernels over slots out. One generator per kind of group,
+or that of the op where a group is an op with kernels of its own.
 
 Sub-graphs are lowered once each. What a kernel is, is decided by `passes.fuse`; how it looks, by
 the generators beside this file; where memory lies, by `schedule.plan` later.
@@ -12,6 +13,7 @@ from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.machine import Machine
+from tetrad.graph.build import constant, parameter
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
@@ -23,19 +25,17 @@ from tetrad.lower.control import CONTROL, lower_control, outputs_of
 from tetrad.lower.dedup import Look, Template, describe_reuse, look_of, reused
 from tetrad.lower.elementwise import copy_launch, lower_map
 from tetrad.lower.merge_kernels import Siblings, Told, describe_merged, told
+from tetrad.lower.op_kernels import lower_op
 from tetrad.lower.row_reductions import lower_rows
 from tetrad.lower.scan_in_lanes import lower_in_lanes
 from tetrad.lower.scan_in_workgroup import lower_in_workgroup
-from tetrad.lower.special import lower_special
-from tetrad.ops.matmul.tiles import lower_matmul
-from tetrad.ops.quantized_matmul.float_rows import lower_decoded_matmul
-from tetrad.ops.quantized_matmul.kernel import lower_lowbit_matmul
 from tetrad.passes.fused import Fused
 from tetrad.passes.in_place_updates import home, updates_of
 from tetrad.passes.plan_scan import ScanPlan
 from tetrad.passes.questions import group_kind
 from tetrad.passes.step import show_step
-from tetrad.schedule.nodes import Invoke, Launch, Lowered, Slot, Step
+from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
+from tetrad.schedule.nodes import Call, Launch, Schedule, Slot, Step
 
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
 GENERATORS: dict[str, Generator] = {
@@ -44,10 +44,6 @@ GENERATORS: dict[str, Generator] = {
     "columns": lower_columns,
     "transpose": lower_transpose,
     "concat": lower_concat,
-    "matmul": lower_matmul,
-    "lowbit": lower_lowbit_matmul,
-    "decoded": lower_decoded_matmul,
-    "special": lower_special,
 }
 
 
@@ -61,12 +57,12 @@ class Lowerer:
         begin: Callable[[Program], None] = lambda program: None,
     ) -> None:
         self.machine, self.begin = machine, begin
-        self.done: dict[tuple[Graph, frozenset[int]], Lowered] = {}
+        self.done: dict[tuple[Graph, frozenset[int]], Schedule] = {}
         self.fused: dict[Graph, Fused] = {}  # of the graphs that those lowered so far hold
         self.templates: dict[Hashable, Template] = {}
         self.told: dict[Program, Told] = {}
 
-    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Lowered:
+    def lower_called(self, graph: Graph, placed: frozenset[int] | None = None) -> Schedule:
         """A sub-graph, once. Its caller says where every output goes, so each is written, copies
         included.
 
@@ -78,7 +74,7 @@ class Lowerer:
             self.done[key] = with_copies(self.lower(self.fused[graph]), self.machine, key[1])
         return self.done[key]
 
-    def lower(self, fused: Fused) -> Lowered:
+    def lower(self, fused: Fused) -> Schedule:
         """A graph with all it holds."""
         graph, groups = fused.graph, fused.groups
         check_dtypes(graph)
@@ -103,7 +99,7 @@ class Lowerer:
             self.begin(program)
         show_step("merge_kernels", lambda: describe_merged(graph, steps, self.told))
         steps = [told(step, self.told) for step in steps]
-        return Lowered(
+        return Schedule(
             graph,
             tuple(steps),
             tuple(slots[i] for i in graph.inputs),
@@ -117,7 +113,7 @@ class Lowerer:
             node = group.root
             body = self.lower_called(node.param("graph"))
             return [
-                Invoke(
+                Call(
                     body,
                     tuple(memory.slots[i] for i in node.inputs),
                     outputs_of(node, memory),
@@ -129,7 +125,7 @@ class Lowerer:
             if whole is not None:
                 self.begin(whole.program)
             return [whole or lower_control(group.root, memory, self.lower_called)]
-        if group.kind != "item" and group.kind not in GENERATORS:
+        if group.kind != "item" and generator(group) is None:
             raise UnsupportedError(
                 f"{group.root.op.name} is not compiled yet", source=group.root.source
             )
@@ -145,8 +141,7 @@ class Lowerer:
         if is_single and look.key in self.templates:
             with show.spending("deduplicate"):
                 return reused(self.templates[look.key], group, look.nodes, memory)
-        made = GENERATORS[group.kind](group, inputs, memory)
-        launches = [made] if isinstance(made, Launch) else made
+        launches = lower_group(group, inputs, memory)
         for program in siblings.lowered(look, launches):
             self.begin(program)
         # a trap names the user's line, which differs
@@ -155,9 +150,21 @@ class Lowerer:
         return launches
 
 
+def generator(group: Group) -> Generator | None:
+    return lower_op if group.root.op.kind == "special" else GENERATORS.get(group.kind)
+
+
+def lower_group(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+    write = generator(group)
+    if write is None:
+        raise TypeError(f"a group of the kind {group.kind} has no generator")
+    made = write(group, inputs, memory)
+    return [made] if isinstance(made, Launch) else made
+
+
 def is_generated(group: Group) -> bool:
     """Is there something to compute, and a generator for it?"""
-    return group.kind in GENERATORS and not all(0 in kind.shape for kind in group.root.types)
+    return generator(group) is not None and not all(0 in kind.shape for kind in group.root.types)
 
 
 def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> Launch | None:
@@ -169,15 +176,15 @@ def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> 
     return generate(node, plan, memory)
 
 
-def with_copies(lowered: Lowered, machine: Machine, placed: frozenset[int]) -> Lowered:
+def with_copies(lowered: Schedule, machine: Machine, placed: frozenset[int]) -> Schedule:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its
     own."""
     steps, outputs = list(lowered.steps), list(lowered.outputs)
     for i, slot in enumerate(outputs):
         if i not in placed and (slot.kind != "output" or slot.position != i):
-            outputs[i] = Slot(f"out{i}", slot.type, "output", i)
+            outputs[i] = output_slot(i, slot.type)
             steps.append(copy_launch(slot, outputs[i], Memory({}, machine)))
-    return Lowered(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
+    return Schedule(lowered.graph, tuple(steps), lowered.inputs, tuple(outputs), lowered.slots)
 
 
 def check_dtypes(graph: Graph) -> None:
@@ -194,13 +201,13 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
     operand lies."""
     slots: dict[Node, Slot] = {}
     for i, node in enumerate(graph.inputs):
-        slots[node] = Slot(f"in{i}", node.type, "input", i)
+        slots[node] = input_slot(i, node.type)
     for i, node in enumerate(map(home, graph.outputs)):
-        if node not in slots and node.op.name != "constant":
-            slots[node] = Slot(f"out{i}", node.type, "output", i)
+        if node not in slots and node.op is not constant:
+            slots[node] = output_slot(i, node.type)
     for node in graph.nodes():
-        if node.op.name == "constant" and node not in slots:
-            slots[node] = Slot(f"c{len(slots)}", node.type, "constant", literal=node.param("value"))
+        if node.op is constant and node not in slots:
+            slots[node] = constant_slot(f"c{len(slots)}", node.type, node.param("value"))
     for group in groups:
         if is_view(group, graph):
             slots[group.root] = slots[home(group.root.inputs[0])]
@@ -208,7 +215,7 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
         for node in group.outputs:
             place = home(node)
             if place not in slots and len(node.types) == 1:
-                slots[place] = Slot(f"t{len(slots)}", node.type, "temp")
+                slots[place] = temp_slot(f"t{len(slots)}", node.type)
     slots.update((n, slots[home(n)]) for n in graph.nodes() if home(n) is not n)
     return slots
 
@@ -216,10 +223,10 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
 def is_view(group: Group, graph: Graph) -> bool:
     """A reshape of something in memory, that others read from memory: it is the same memory."""
     root = group.root
-    if root.op.name != "reshape" or group.members != (root,) or root in graph.outputs:
+    if not root.op.view or group.members != (root,) or root in graph.outputs:
         return False
     source = root.inputs[0]
-    return source.op.name == "parameter" or group_kind(source) != "map"
+    return source.op is parameter or group_kind(source) != "map"
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:

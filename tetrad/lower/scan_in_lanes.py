@@ -126,4 +126,4 @@ class Recurrence:
             k.store(buffer, where, value)
             return
         with k.when(k.group_id().eq(0)):
-            k.store(buffer, where, value)
+            k.store(buffer, where, value, "same")

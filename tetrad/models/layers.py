@@ -22,9 +22,9 @@ from tetrad.models.encoder import Encoder
 from tetrad.models.rope import Rope
 from tetrad.ops.attention.cache import put_cache, put_scales
 from tetrad.ops.attention.op import attention as attention_op
-from tetrad.ops.matmul.linear import row_matmul
-from tetrad.ops.quantized_matmul.experts import expert_matmul, top_experts
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, lowbit_rows, quantize_rows
+from tetrad.ops.experts.op import grouped_matmul, top_experts
+from tetrad.ops.matmul.op import matmul
+from tetrad.ops.quantized.op import lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
 from tetrad.tracing.array import Array
 
@@ -50,9 +50,8 @@ def linear(x: Array, weights: Weights, name: str) -> Array:
 
 
 def product(x: Array, weight: Array, terms: int = 1) -> Array:
-    if weight.dtype.is_quantized:
-        return lowbit_matmul(quantize_rows(x, terms=terms), weight, terms=terms)  # type: ignore[no-any-return]
-    return row_matmul(x, weight)  # type: ignore[no-any-return]
+    rows = quantize_rows(x, terms=terms) if weight.dtype.is_quantized else x
+    return matmul(rows, weight, transposed=True, terms=terms)  # type: ignore[no-any-return]
 
 
 def head(x: Array, weight: Array) -> Array:
@@ -202,4 +201,4 @@ def of_experts(experts: Experts, weights: Weights, name: str, x: Array, chosen: 
     """x times the matrices of the chosen experts: [T, experts chosen, outputs]"""
     weight = weights[f"{name}.weight"]
     rows = quantize_rows(x) if weight.dtype.is_quantized else x
-    return expert_matmul(rows, weight, chosen, experts=experts.count)  # type: ignore[no-any-return]
+    return grouped_matmul(rows, weight, chosen, experts=experts.count)  # type: ignore[no-any-return]

@@ -242,7 +242,7 @@ def interleaver(format: str) -> Known:
     lines, size, groups = ({0: Dim(name, max=1 << 40)} for name in ("lines", "size", "groups"))
 
     def lay_out_rows(memory: Array, raw: Array, starts: Array, places: Array, blocks: Array) -> Any:
-        interleave = lazy.module("tetrad.ops.quantized_matmul.interleave").interleave
+        interleave = lazy.module("tetrad.ops.weight_layout.op").interleave
         return interleave(memory, raw, starts, places, blocks, format=format)
 
     dims = {0: lines, 1: size, 2: groups, 3: groups}

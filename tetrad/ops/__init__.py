@@ -1,65 +1,38 @@
-"""Every tensor op, one place each; importing this package fills the registry
-(`core.op.REGISTRY`)."""
+"""Every tensor op, one place each: a file, or a folder for ops with kernels of their own. Importing
+this package fills the registry (`core.op.REGISTRY`); kernels are loaded when a program needs them.
+"""
 
-from tetrad.ops import (
-    activations,
-    arithmetic,
-    bits,
-    calculus,
-    collective,
-    compare,
-    complex,
-    convert,
-    gather,
-    movement,
-    quotients,
-    random,
-    reduce,
-    special,
-    split,
-    transcendental,
-)
-from tetrad.ops.attention import cache, derivatives
-from tetrad.ops.attention import op as attention
-from tetrad.ops.dynamic import op as dynamic
-from tetrad.ops.fft import op as fft
-from tetrad.ops.linalg import eigen, factors, systems
-from tetrad.ops.matmul import linear
-from tetrad.ops.quantized_matmul import decoded, experts, interleave
-from tetrad.ops.quantized_matmul import op as lowbit
-from tetrad.ops.sampling import op as sample
-from tetrad.ops.sort import op as sort
+# ruff: noqa: F401
 
-__all__ = [
-    "activations",
-    "arithmetic",
-    "attention",
-    "bits",
-    "cache",
-    "calculus",
-    "collective",
-    "compare",
-    "complex",
-    "convert",
-    "decoded",
-    "derivatives",
-    "dynamic",
-    "eigen",
-    "experts",
-    "factors",
-    "fft",
-    "gather",
-    "interleave",
-    "linear",
-    "lowbit",
-    "movement",
-    "quotients",
-    "random",
-    "reduce",
-    "sample",
-    "sort",
-    "special",
-    "split",
-    "systems",
-    "transcendental",
-]
+import tetrad.ops.activations
+import tetrad.ops.arg_extremes.op
+import tetrad.ops.arithmetic
+import tetrad.ops.attention.cache
+import tetrad.ops.attention.derivatives
+import tetrad.ops.attention.op
+import tetrad.ops.bits
+import tetrad.ops.calculus
+import tetrad.ops.collective
+import tetrad.ops.compare
+import tetrad.ops.complex
+import tetrad.ops.convert
+import tetrad.ops.dynamic.op
+import tetrad.ops.experts.op
+import tetrad.ops.fft.op
+import tetrad.ops.gather
+import tetrad.ops.linalg.eigen
+import tetrad.ops.linalg.factors
+import tetrad.ops.linalg.systems
+import tetrad.ops.matmul.op
+import tetrad.ops.movement
+import tetrad.ops.quantized.op
+import tetrad.ops.quotients
+import tetrad.ops.random
+import tetrad.ops.reduce
+import tetrad.ops.running.op
+import tetrad.ops.sampling.op
+import tetrad.ops.scatter.op
+import tetrad.ops.sort.op
+import tetrad.ops.split
+import tetrad.ops.transcendental
+import tetrad.ops.weight_layout.op

@@ -20,6 +20,7 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math import exponential as km
+from tetrad.ops import signs
 from tetrad.ops.calculus import cast, full_like, no_change, run, times, where, zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
 from tetrad.ops.parts import direction, is_complex, magnitude, multiplied, powered, root
@@ -50,6 +51,7 @@ POWERS = transcendental_dtypes("pow") + INTS
     cases=same_shaped(2, ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
+    sign=signs.of_sum,
 )
 @ieee
 def add(x: Array, y: Array) -> Array:
@@ -75,6 +77,7 @@ add.jvp(lambda t, z, x, y: t, lambda t, z, x, y: t)
     cases=same_shaped(2, ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
+    sign=signs.of_difference,
 )
 @ieee
 def subtract(x: Array, y: Array) -> Array:
@@ -100,6 +103,7 @@ subtract.jvp(lambda t, z, x, y: t, lambda t, z, x, y: -t)
     cases=same_shaped(2, ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
+    sign=signs.of_product,
 )
 @ieee
 def multiply(x: Array, y: Array) -> Array:
@@ -124,6 +128,7 @@ multiply.transpose(lambda ct, x, y: ct * y, lambda ct, x, y: ct * x)
     cases=unary(ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
+    sign=signs.never_negative,
 )
 @ieee
 def square(x: Array) -> Array:
@@ -148,6 +153,7 @@ square.jvp(times(lambda y, x: 2 * x))
     cases=unary(ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
+    sign=signs.opposite,
 )
 @ieee
 def negative(x: Array) -> Array:
@@ -173,6 +179,7 @@ negative.transpose(lambda ct, x: -ct)
     dtypes=ANY_NUMBERS,
     promote="numeric",
     ulps=complex_ulps("abs"),
+    sign=signs.never_negative,
 )
 @ieee
 def abs_(x: Array) -> Array:
@@ -300,6 +307,7 @@ nextafter.jvp(lambda t, z, x, y: t, no_change)
     promote="float",
     ulps=complex_ulps("sqrt"),
     cost=4,
+    sign=signs.root,
 )
 @ieee
 def sqrt(x: Array) -> Array:
@@ -520,7 +528,13 @@ def round_lower(k: KernelBuilder, x: Val) -> Val:
 round_.jvp(no_change)
 
 
-@op(type=same_type("minimum"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(
+    type=same_type("minimum"),
+    cases=same_shaped(2, NUMBERS),
+    dtypes=NUMBERS,
+    promote="numeric",
+    sign=signs.of_minimum,
+)
 @ieee
 def minimum(x: Array, y: Array) -> Array:
     """The smaller element; NaN propagates, and -0 is below +0.
@@ -536,7 +550,13 @@ def minimum_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
     return k.min(x, y)
 
 
-@op(type=same_type("maximum"), cases=same_shaped(2, NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(
+    type=same_type("maximum"),
+    cases=same_shaped(2, NUMBERS),
+    dtypes=NUMBERS,
+    promote="numeric",
+    sign=signs.of_maximum,
+)
 @ieee
 def maximum(x: Array, y: Array) -> Array:
     """The larger element; NaN propagates, and +0 is above -0.

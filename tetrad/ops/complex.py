@@ -22,6 +22,7 @@ from tetrad.kernel.math import complex as kc
 from tetrad.kernel.math import exponential as km
 from tetrad.ops.calculus import zeros_like
 from tetrad.ops.cases import joined, same_shaped, unary
+from tetrad.ops.movement import Reader
 from tetrad.ops.rules import (
     ANY_FLOATS,
     ANY_NUMBERS,
@@ -203,6 +204,11 @@ def join(re: Array, im: Array) -> Array:
     array([1.+2.j, 3.-4.j])
     """
     return joined(*np.broadcast_arrays(re, im))
+
+
+@part.read
+def part_read(k: KernelBuilder, at: tuple[Val, ...], x: Reader, *, which: int) -> Val:
+    return x.part(at, which)
 
 
 part.not_differentiable("compiling puts it in, after derivatives were taken")

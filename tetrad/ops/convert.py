@@ -11,6 +11,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops import signs
 from tetrad.ops.calculus import cast as cast_to
 from tetrad.ops.calculus import run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
@@ -34,7 +35,14 @@ def _cast_cases(rng: Rng) -> Case:
     return Case((random_array(rng, source, random_shape(rng), special=0.3),), {"dtype": goal})
 
 
-@op(type=cast_type, cases=_cast_cases, dtypes=EVERY, public=False)
+@op(
+    type=cast_type,
+    cases=_cast_cases,
+    dtypes=EVERY,
+    public=False,
+    converts=True,
+    sign=signs.as_operand,
+)
 def cast(x: Array, *, dtype: DType) -> Array:
     """Value conversion: float to int truncates, saturates, NaN gives 0; int to int wraps; to bool
     tests for nonzero; to float rounds once, to nearest even. A complex number becomes complex or
@@ -81,7 +89,7 @@ def _odd_f32(x: Array) -> Array:
 
 @cast.lower
 def cast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
-    """A half is reached through f32, which the caller narrows. The first rounding is to odd: only
+    """A half is reached through f32, which the caller converts. The first rounding is to odd: only
     the second counts."""
     if dtype not in HALVES:
         return k.cast(x, dtype)

@@ -53,7 +53,15 @@ def _gather_cases(rng: Rng) -> Case:
     return Case((random_array(rng, pick(rng, EVERY), shape), indices), {"axis": axis})
 
 
-@op(type=gather_type, kind="movement", cases=_gather_cases, dtypes=EVERY, public=False)
+@op(
+    type=gather_type,
+    kind="movement",
+    cases=_gather_cases,
+    dtypes=EVERY,
+    public=False,
+    in_memory=(0,),
+    may_fail=True,
+)
 def gather(table: Array, indices: Array, *, axis: int) -> Array:
     """Elements of the table picked along an axis; negative indices count from the end, others out
     of range are errors.

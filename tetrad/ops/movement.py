@@ -20,6 +20,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+from tetrad.ops import signs
 from tetrad.ops.calculus import Batched, batched_as_is, batched_axis, sliced, sum_to
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.calculus import transpose as transposed
@@ -41,6 +42,12 @@ class Reader(Protocol):
 
     def __call__(self, at: At) -> Val:
         """The element at an index tuple, in the operand's own dtype."""
+
+    def reshaped(self, at: At, shape: Shape) -> Val:
+        """The element at an index into the operand seen in another shape."""
+
+    def part(self, at: At, which: int) -> Val:
+        """The real (0) or imaginary (1) part of a complex element."""
 
     def size(self, axis: int) -> Val:
         """The size of an axis as an index value."""
@@ -81,7 +88,15 @@ def _transpose_cases(rng: Rng) -> Case:
     return Case((x,), {"perm": tuple(int(p) for p in rng.permutation(x.ndim))})
 
 
-@op(type=transpose_type, kind="movement", cases=_transpose_cases, dtypes=EVERY, public=False)
+@op(
+    type=transpose_type,
+    kind="movement",
+    cases=_transpose_cases,
+    dtypes=EVERY,
+    public=False,
+    strided=True,
+    sign=signs.as_operand,
+)
 def transpose(x: Array, *, perm: Ints) -> Array:
     """Axes in another order: output axis i is input axis perm[i].
 
@@ -123,10 +138,18 @@ def _reshape_cases(rng: Rng) -> Case:
     return Case((x,), {"shape": pick(rng, [tuple(shape), (x.size,)])})
 
 
-@op(type=reshape_type, kind="movement", cases=_reshape_cases, dtypes=EVERY, public=False)
+@op(
+    type=reshape_type,
+    kind="movement",
+    cases=_reshape_cases,
+    dtypes=EVERY,
+    public=False,
+    view=True,
+    sized=True,
+    sign=signs.as_operand,
+)
 def reshape(x: Array, *, shape: Ints) -> Array:
-    """The same elements in row-major order, in another shape. Lowering finds the operand's index by
-    itself.
+    """The same elements in row-major order, in another shape.
 
     >>> reshape(np.array([[1, 2, 3], [4, 5, 6]]), shape=(3, 2))
     array([[1, 2],
@@ -134,6 +157,11 @@ def reshape(x: Array, *, shape: Ints) -> Array:
            [5, 6]])
     """
     return np.reshape(x, shape)
+
+
+@reshape.read
+def reshape_read(k: KernelBuilder, at: At, x: Reader, *, shape: Shape) -> Val:
+    return x.reshaped(at, shape)
 
 
 reshape.transpose(lambda ct, x, *, shape: reshaped(ct, x.type.shape))
@@ -160,7 +188,17 @@ def _expand_cases(rng: Rng) -> Case:
     return Case((random_array(rng, pick(rng, EVERY), inner),), {"shape": shape})
 
 
-@op(type=expand_type, kind="movement", cases=_expand_cases, dtypes=EVERY, public=False)
+@op(
+    type=expand_type,
+    kind="movement",
+    cases=_expand_cases,
+    dtypes=EVERY,
+    public=False,
+    strided=True,
+    spreads=True,
+    sized=True,
+    sign=signs.as_operand,
+)
 def expand(x: Array, *, shape: Ints) -> Array:
     """Repeat along axes of size 1 and new leading axes.
 
@@ -238,7 +276,16 @@ def _random_cut(rng: Rng, n: int) -> tuple[int, int, int]:
     return start, int(rng.integers(0, room + 2)), step
 
 
-@op(type=slice_type, kind="movement", cases=_slice_cases, dtypes=EVERY, public=False)
+@op(
+    type=slice_type,
+    kind="movement",
+    cases=_slice_cases,
+    dtypes=EVERY,
+    public=False,
+    strided=True,
+    sized=True,
+    sign=signs.as_operand,
+)
 def slice_(x: Array, *, starts: Ints, sizes: Ints, steps: Ints) -> Array:
     """Along each axis `size` elements, the first at `start`, `step` apart; steps may be negative.
 
@@ -525,6 +572,7 @@ def after(x: Array, *before: Array) -> Array:
     return x
 
 
+after.kernel(lambda frame, group: [])  # its place in the order is all there is to it
 after.not_differentiable("lowering puts it in front of updates, after derivatives were taken")
 
 
@@ -534,6 +582,7 @@ after.not_differentiable("lowering puts it in front of updates, after derivative
     cases=lambda rng: Case((_any_array(rng),)),
     dtypes=EVERY,
     public=False,
+    stops_gradient=True,
 )
 def stop_gradient(x: Array) -> Array:
     """The operand, which no derivative sees change. Programs are compiled without it.

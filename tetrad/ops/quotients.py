@@ -12,6 +12,7 @@ import numpy as np
 from tetrad.core.dtypes import f32
 from tetrad.core.op import op
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops import signs
 from tetrad.ops.calculus import no_change
 from tetrad.ops.cases import same_shaped, unary
 from tetrad.ops.parts import divided, inverted, is_complex
@@ -25,6 +26,7 @@ from tetrad.ops.rules import ANY_FLOATS, NUMBERS, Array, complex_ulps, ieee, sam
     promote="float",
     ulps=complex_ulps("divide"),
     cost=4,
+    sign=signs.of_quotient,
 )
 @ieee
 def divide(x: Array, y: Array) -> Array:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bool_, i64
+from tetrad.core.dtypes import DType, bool_
 from tetrad.core.errors import ShapeError, UnsupportedError
 from tetrad.core.op import Case, Cases, op
 from tetrad.core.record import record
@@ -21,6 +21,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.ops import signs
 from tetrad.ops.calculus import batched_axis, cast, reshape, run, sliced, spread, transpose
 from tetrad.ops.calculus import reduce_sum as summed
 from tetrad.ops.cases import (
@@ -121,6 +122,7 @@ def _cases(
     dtypes=ANY_NUMBERS,
     monoid=SUM,
     public=False,
+    sign=signs.of_total,
 )
 @ieee
 def reduce_sum(x: Array, *, axes: Axes) -> Array:
@@ -273,63 +275,3 @@ reduce_max.jvp(_share_of_extreme)
 reduce_min.jvp(_share_of_extreme)
 for _fold in (reduce_sum, reduce_prod, reduce_max, reduce_min, reduce_any, reduce_all):
     _fold.batch(batched_axis(_fold, axes=1))
-
-
-# -- where the extremes are ------------------------------------------------------------------------
-
-
-def position_type(name: str) -> Callable[..., ArrayType]:
-    def rule(x: ArrayType, *, axis: int) -> ArrayType:
-        check_dtype(name, x.dtype, NUMBERS)
-        check_axis(name, axis, x)
-        if x.shape[axis] == 0:
-            raise ShapeError(f"{name}: {x} has no elements along axis {axis}")
-        return ArrayType(i64, (*x.shape[:axis], *x.shape[axis + 1 :]))
-
-    return rule
-
-
-def _position_cases(rng: Rng) -> Case:
-    """Few different values, so that ties are common."""
-    dtype = pick(rng, NUMBERS)
-    shape = tuple(max(n, 1) for n in line_shape(rng))
-    values = random_array(rng, dtype, (4,), special=0.3)
-    return Case((rng.choice(values, shape),), {"axis": int(rng.integers(len(shape)))})
-
-
-@op(
-    type=position_type("argmax"),
-    kind="special",
-    cases=_position_cases,
-    dtypes=NUMBERS,
-    public=False,
-)
-@ieee
-def argmax(x: Array, *, axis: int) -> Array:
-    """Position of the largest along an axis, the first of equals; NaN counts as the largest.
-
-    >>> argmax(np.array([[1.0, 5.0, 5.0], [7.0, np.nan, 9.0]]), axis=1)
-    array([1, 1])
-    """
-    return np.argmax(x, axis).astype(np.int64)
-
-
-@op(
-    type=position_type("argmin"),
-    kind="special",
-    cases=_position_cases,
-    dtypes=NUMBERS,
-    public=False,
-)
-@ieee
-def argmin(x: Array, *, axis: int) -> Array:
-    """Position of the smallest along an axis, the first of equals; NaN counts as the smallest.
-
-    >>> argmin(np.array([[1.0, 0.0, 0.0], [7.0, np.nan, 1.0]]), axis=1)
-    array([1, 1])
-    """
-    return np.argmin(x, axis).astype(np.int64)
-
-
-argmax.batch(batched_axis(argmax, axis=1))
-argmin.batch(batched_axis(argmin, axis=1))

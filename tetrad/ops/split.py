@@ -32,17 +32,11 @@ from tetrad.ops.complex import angle, complex_, conj, function_part, imag, join,
 from tetrad.ops.convert import cast
 from tetrad.ops.dynamic.op import dynamic_slice, dynamic_update_slice
 from tetrad.ops.gather import gather
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import concat, copy, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.reduce import reduce_prod, reduce_sum
-from tetrad.ops.special import (
-    add_at,
-    cumprod,
-    cumprod_parts,
-    cumsum,
-    matmul,
-    product_parts,
-    scatter_add,
-)
+from tetrad.ops.running.op import cumprod, cumprod_parts, cumsum, product_parts
+from tetrad.ops.scatter.op import add_at, scatter_add
 from tetrad.ops.transcendental import atan2
 
 Pair = tuple[Node, Node]

@@ -20,6 +20,7 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math import complex as kc
 from tetrad.kernel.math import exponential as km
+from tetrad.ops import signs
 from tetrad.ops.calculus import run, times, where, zeros_like
 from tetrad.ops.cases import same_shaped
 from tetrad.ops.parts import is_complex, less_one, log_of_one_more
@@ -34,7 +35,9 @@ from tetrad.ops.rules import (
 )
 
 
-def transcendental(operands: int = 1, cost: int = 20) -> Callable[[Reference], Op]:
+def transcendental(
+    operands: int = 1, cost: int = 20, sign: Callable[..., int] | None = None
+) -> Callable[[Reference], Op]:
     """The fields all these ops share, found by the name of the function in
     `kernel.math.exponential`."""
 
@@ -48,6 +51,7 @@ def transcendental(operands: int = 1, cost: int = 20) -> Callable[[Reference], O
             promote="float",
             ulps=transcendental_ulps(name),
             cost=cost,
+            sign=sign,
         )(precise(function))
 
     return define
@@ -56,7 +60,7 @@ def transcendental(operands: int = 1, cost: int = 20) -> Callable[[Reference], O
 # -- exponentials and logarithms -------------------------------------------------------------------
 
 
-@transcendental()
+@transcendental(sign=signs.never_negative)
 def exp(x: Array) -> Array:
     """e**x.
 
@@ -79,7 +83,7 @@ def exp_lower_nonpositive(k: KernelBuilder, x: Val) -> Val:
 exp.jvp(times(lambda y, x: y))
 
 
-@transcendental()
+@transcendental(sign=signs.never_negative)
 def exp2(x: Array) -> Array:
     """2**x.
 
@@ -513,7 +517,7 @@ atanh.jvp(lambda t, y, x: t / ((1 - x) * (1 + x)))
 # -- sigmoid and error function --------------------------------------------------------------------
 
 
-@transcendental()
+@transcendental(sign=signs.never_negative)
 def sigmoid(x: Array) -> Array:
     """1 / (1 + e**-x).
 
@@ -580,7 +584,7 @@ def erf_lower(k: KernelBuilder, x: Val) -> Val:
 erf.jvp(times(lambda y, x: 2 / math.sqrt(math.pi) * exp(-(x * x))))
 
 
-@transcendental()
+@transcendental(sign=signs.never_negative)
 def erfc(x: Array) -> Array:
     """1 - erf(x), without the loss where erf is nearly 1.
 

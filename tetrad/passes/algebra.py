@@ -1,9 +1,9 @@
-"""Passes, algebra rules: arithmetic that need not be done. Bit-exact (NaN payloads are free), or
-the licence is named.
+"""Passes, algebra: rules that remove arithmetic. Bit-exact (NaN payloads are free), or the rule
+names its licence.
 
-Receives and returns graphs through the rule engine. In a pattern `x + 0` stands for +0.0 with
-floats, and -0.0 is another number: x + 0.0 turns -0.0 into 0.0, so it goes only for integers, while
-x + -0.0 and x - 0.0 go for all.
+Receives and returns graphs through the rule engine. In a pattern `x + 0` means +0.0 for floats,
+which differs from -0.0. Adding 0.0 turns -0.0 into 0.0, so that rule holds for integers only;
+adding -0.0 and subtracting 0.0 change nothing, for any type.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -111,7 +111,7 @@ def multiply_negatives(x: Node, y: Node) -> Node:
 
 @algebra.rule(abs_(abs_(x)), abs_(-var("x", where=is_signed)))
 def magnitude_has_no_sign(x: Node) -> Node:
-    """abs(abs(x)), abs(-x)  ->  abs(x); of an unsigned number -x is another magnitude."""
+    """abs(abs(x)), abs(-x)  ->  abs(x); not for unsigned integers, where -x wraps."""
     return abs_(x)
 
 
@@ -238,8 +238,8 @@ def cast_to_itself(x: Node, dtype: DType) -> Node | None:
 def cast_through_wider(x: Node, via: DType, dtype: DType) -> Node | None:
     """cast(cast(x, via), dtype)  ->  cast(x, dtype), when `via` holds every value of x."""
     given = x.type.dtype
-    # From a float an integer saturates, from an integer it wraps: without the float between, only
-    # in range.
+    # A cast from float to integer saturates, from integer to integer it wraps: without the float
+    # between, they agree only in range.
     changes_kind = given.is_integer and via.is_float and dtype.is_integer
     if not holds(via, given) or (changes_kind and not holds(dtype, given)):
         return None

@@ -1,9 +1,8 @@
-"""Passes, blocks of a scan: `unroll=n` of a scan, n steps in every round of its loop and what is
-left after them.
+"""Passes, block scans: a scan with `unroll=n` becomes a scan over blocks of n steps.
 
-Receives and returns whole programs. A scan that is one kernel has rounds inside it
-(`lower.scan_in_lanes`). Any other becomes a scan over blocks of n rows whose body is n steps, fused
-and planned together, and a scan of the steps that are left.
+Receives and returns whole programs. The body of the new scan is n steps, fused and planned
+together; a second scan runs the steps that are left. A scan that is one kernel unrolls inside the
+kernel instead (`lower.scan_in_lanes`).
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ def blocked_results(loop: Node) -> tuple[Node, ...] | None:
 
 
 def scan_in_blocks(node: Node) -> tuple[Node, ...]:
-    """The results of a scan: of its rounds, then of the steps that are left, which are the first
-    rows in reverse."""
+    """The results of a scan: those of the blocks, then those of the remaining steps (the first
+    rows, if reversed)."""
     length, unroll, reverse = (node.param(name) for name in ("length", "unroll", "reverse"))
     fixed, count = node.param("consts"), node.param("carries")
     consts, state, xs = (

@@ -1,8 +1,8 @@
-"""Passes, constant folding: what depends on constants alone is computed once, when the program is
-compiled.
+"""Passes, fold: constant folding, when the program is compiled.
 
-Receives and returns graphs through the rule engine. Only what is exact is folded, so the program
-gives the same bits as if nothing had been. A broadcast of a constant stays one: it costs no memory.
+Receives and returns graphs through the rule engine. Only exact results are folded, so the program
+gives the same bits as without folding. A broadcast of a constant stays a broadcast: it needs no
+memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tetrad.ops.movement import expand, reshape
 from tetrad.passes.rewrite import Rules, var
 
 fold = Rules("fold")
-MAX_BYTES = 64 << 20  # of a folded result, and of the operands it is computed from
+MAX_BYTES = 64 << 20  # of a folded result, and of its operands
 
 
 @fold.rule(var("value", ops=(constant,)))
@@ -35,7 +35,7 @@ def one_value_is_broadcast(value: Node) -> Node | None:
 
 
 def stored(node: Node) -> Node | None:
-    """The constant that a node is, or is a broadcast of."""
+    """The constant that a node is, or broadcasts."""
     inner = node.inputs[0] if node.op is expand else node
     return inner if inner.op is constant else None
 
@@ -50,7 +50,7 @@ def is_foldable(node: Node) -> bool:
 
 
 def is_exact(node: Node) -> bool:
-    """Is the reference bit for bit what compiled code gives? Sums of floats have an order NumPy
+    """Does the reference give the bits of compiled code? Not for sums of floats, whose order NumPy
     does not follow."""
     dtypes = [i.type.dtype for i in node.inputs]
     if node.op.kind in ("elementwise", "movement"):
@@ -59,10 +59,9 @@ def is_exact(node: Node) -> bool:
 
 
 def is_affordable(node: Node, constants: list[Node]) -> bool:
-    """Neither the operands nor the result take much memory, and no broadcast is written out to be
-    stored."""
+    """Operands and result are small, and no broadcast would be written out."""
     kinds = (node.type, *(i.type for i in node.inputs))
-    # of a Dim and a 0 together it is 0: only the shape tells
+    # a size with a Dim and a 0 is 0, so ask the shape
     sizes = [kind.nbytes for kind in kinds]
     if not all(
         kind.is_static and isinstance(n, int) and n <= MAX_BYTES
@@ -85,7 +84,7 @@ def is_seen_otherwise(node: Node) -> bool:
 
 @fold.rule(var("node", where=is_seen_otherwise))
 def same_bytes(node: Node) -> Node:
-    """reshape(constant)  ->  constant, without a look at what is in it."""
+    """reshape(constant)  ->  constant, without reading its content."""
     return literal_node(node.inputs[0].param("value").reshaped(node.type.shape), node.type)
 
 
@@ -98,7 +97,7 @@ def compute_now(node: Node) -> Node | None:
         )
     except (
         TetradError
-    ):  # such as an index out of range: the running program says so, at the user's line
+    ):  # such as an index out of range: the program will report it, with the user's line
         return None
 
 

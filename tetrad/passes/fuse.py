@@ -1,6 +1,7 @@
-"""Passes, fusion: which nodes share a kernel. An optimised graph in, groups in execution order out.
+"""Passes, fuse: which nodes share a kernel. Receives an optimised graph, returns groups in
+execution order.
 
-Decided by data flow and use counts, before memory is planned. A node is *materialised* when it gets
+Decided by data flow and use counts, before memory is planned. A node is *materialised* if it gets
 memory; every other node is computed inside the kernels that read it. Kinds of group:
 
     map       one walk over an index space, any number of outputs of one shape
@@ -8,10 +9,10 @@ memory; every other node is computed inside the kernels that read it. Kinds of g
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
     concat    of many parts, one after the other
-    matmul    a contraction with the elementwise work on its result
-    lowbit    the same with a low-bit weight, rows in 8 bits
-    decoded   the same with a weight that is decoded as it is read
-    special   an op with a generator of its own
+    matmul    a product of arrays of one type, with light work on them and the elementwise work on
+              its result
+    special   any other op with a generator of its own, with the work on its result where its
+              kernels take that
     call, scan, while_loop, switch   sub-graphs;  item  one of several results
 """
 
@@ -24,11 +25,11 @@ from itertools import islice
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
-from tetrad.graph.group import LEAVES, Group, inputs_of
+from tetrad.graph.group import Group, holds, inputs_of
 from tetrad.graph.nodes import Graph, Node, topological
+from tetrad.ops.movement import transpose
 from tetrad.passes.questions import (
     CHEAP,
-    PRODUCTS,
     costliest,
     group_kind,
     is_prologue,
@@ -41,17 +42,17 @@ from tetrad.passes.questions import (
     weight,
 )
 
-WIDE_RECOMPUTE = 2  # as CHEAP, when a broadcast would repeat it many times
-# operations an element may cost in all beyond the first time, when one kernel needs it at several
-# indices
+WIDE_RECOMPUTE = 2  # like CHEAP, for values that a broadcast would repeat many times
+# operations per element that one kernel may spend on recomputing a value at further indices
 AGAIN = 16
-MANY, HERE = AGAIN + 2, frozenset({0})  # indices told apart; the index of the kernel's own results
-# Work (see `weight`) in one kernel: LLVM's time grows faster than the code. A few hundred
-# operations hide the memory that is read and written between two kernels. Rows repeat their work
-# for every sweep and vector, products for a tile.
+# the most distinct indices that are counted; the index of the kernel's own results
+MANY, HERE = AGAIN + 2, frozenset({0})
+# Limits of the work (see `weight`) in one kernel, because LLVM's time grows faster than the code. A
+# few hundred operations hide the memory traffic between two kernels. Rows repeat their work for
+# every sweep and vector, products for a tile.
 MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 STORE_WORK = 4
-TRIES = 16  # maps with which a map may be computed that are looked at, the latest first
+TRIES = 16  # candidates that a map may be merged with, the latest first
 NO_LEVEL = -1
 
 
@@ -64,7 +65,7 @@ Times = dict[Node, int]
 
 
 def levels(nodes: Iterable[Node]) -> Times:
-    """How many levels of operands each node has below; operands come first."""
+    """The depth of operands below each node; operands come first."""
     found: Times = {}
     for node in nodes:
         found[node] = 1 + max((found[i] for i in node.inputs), default=-1)
@@ -73,7 +74,7 @@ def levels(nodes: Iterable[Node]) -> Times:
 
 @record(eq=False)
 class Whole:
-    """Nodes that run together, of which the first stands for all, and what all of them wait for."""
+    """Nodes that run together (the first is the representative), and the nodes they wait for."""
 
     members: tuple[Node, ...]
     inputs: tuple[Node, ...]
@@ -81,7 +82,7 @@ class Whole:
 
 @record(eq=False)
 class Map:
-    """What a map reads from memory, what it computes, and the weight of that."""
+    """What a map reads from memory, what it computes, and its weight."""
 
     reads: frozenset[Node]
     inside: frozenset[Node]
@@ -89,7 +90,7 @@ class Map:
 
 
 class _Fusion:
-    """The analysis of one graph. Steps, in order: rows, epilogues, what must have memory, maps,
+    """The analysis of one graph. Steps, in order: rows, epilogues, materialised nodes, maps,
     merging."""
 
     def __init__(self, graph: Graph) -> None:
@@ -101,9 +102,9 @@ class _Fusion:
             for operand in node.inputs:
                 self.users[operand].append(node)
         self.results = set(graph.outputs)
-        self.whole: dict[Node, Whole] = {}  # member -> its group, as far as groups are made
+        self.whole: dict[Node, Whole] = {}  # member -> its group, of the groups made so far
         self.level = levels(self.nodes)
-        # node -> the last place, and the deepest level, of all that runs before it or with it
+        # node -> the largest place, and the deepest level, among all that runs before or with it
         self.until, self.depth = dict(self.place), dict(self.level)
         self.flat: dict[Node, bool] = {}
         self.maps: dict[Group, Map] = {}
@@ -122,7 +123,7 @@ class _Fusion:
         return Group(kind, node, (node,), (node,))
 
     def made(self, kind: str, root: Node, members: Iterable[Node]) -> Group:
-        """A group of these members; those somebody else reads are its outputs."""
+        """A group of these members; its outputs are the members that others read."""
         together = dict.fromkeys(members)
         self.run_together(together)
         return Group(
@@ -130,9 +131,9 @@ class _Fusion:
         )
 
     def run_together(self, members: Mapping[Node, object], is_map: bool = False) -> None:
-        """Note that none of the members runs before what any of them needs. Levels are for the few
-        groups that are made before maps: with each of many nodes that join one, all that comes
-        after would go down a level."""
+        """Record that no member runs before what any member needs. Levels are updated only for the
+        few groups made before maps: with every node that joins a map, everything after it would
+        sink by a level."""
         needs = dict.fromkeys(i for m in members for i in m.inputs if i not in members)
         whole = Whole(tuple(members), tuple(needs))
         self.whole.update((m, whole) for m in members)
@@ -140,7 +141,7 @@ class _Fusion:
             self.delay(until, whole.members, max(until[m] for m in members))
 
     def delay(self, until: Times, nodes: Iterable[Node], time: int) -> None:
-        """Note that the nodes, and with them all that wait for them, run after a time."""
+        """Record that the nodes, and all that wait for them, run no earlier than `time`."""
         stack = list(nodes)
         while stack:
             node = stack.pop()
@@ -150,8 +151,8 @@ class _Fusion:
                     stack.extend(self.users[member])
 
     def fits(self, node: Node, members: Mapping[Node, str], root: Node) -> bool:
-        """May `node` run with the members? Not if it belongs elsewhere, or waits for what runs
-        after them."""
+        """May `node` join the members? Not if it is in another group, or waits for something that
+        runs after them."""
         if node in self.whole:
             return False
         return not self.wait(
@@ -164,9 +165,9 @@ class _Fusion:
     def wait(
         self, nodes: Iterable[Node], members: Container[Node], place: int, level: int = NO_LEVEL
     ) -> bool:
-        """Is anything of `members`, none of which has an earlier place or a lower level, needed to
-        compute one of the nodes, when groups made so far run as wholes? A node in need of them has
-        a later place, and a higher level."""
+        """Does one of the nodes depend on `members`, if each group made so far runs as a whole? No
+        member has an earlier place than `place` or a lower level than `level`, so a dependent node
+        has a later place and a higher level: others are skipped."""
         stack, seen = list(nodes), set[Node]()
         while stack:
             node = stack.pop()
@@ -180,8 +181,8 @@ class _Fusion:
         return False
 
     def any_waits(self, nodes: Iterable[Node], group: Group) -> bool:
-        """Does one of the nodes need the group, which is a map: the first of its members stands for
-        all?"""
+        """Does one of the nodes depend on this map group? Its first member is the
+        representative."""
         return self.wait(nodes, group.members[:1], self.place[group.members[0]])
 
     # -- rows --------------------------------------------------------------------------------------
@@ -194,7 +195,8 @@ class _Fusion:
         return found
 
     def absorb_rows(self, first: Node) -> dict[Node, str]:
-        """Nodes that work row by row with `first`: member -> "row" (one value a row) or "full"."""
+        """Nodes that work on the same rows as `first`: member -> "row" (one value per row) or
+        "full"."""
         outer, inner = row_shape(first)
         members: dict[Node, str] = {first: "row"}
         seen = {first}
@@ -213,8 +215,8 @@ class _Fusion:
     def after(
         self, first: Node, members: Mapping[Node, str], also: Iterable[Node] = ()
     ) -> Iterator[Node]:
-        """Those after `first` that read a member, of which there may be more by and by, or one of
-        `also`; in order."""
+        """Nodes after `first` that read a member or one of `also`, in order. The caller may add
+        members meanwhile."""
         waiting = [self.place[user] for node in (first, *also) for user in self.users[node]]
         heapify(waiting)
         last = self.place[first]
@@ -229,10 +231,10 @@ class _Fusion:
                     heappush(waiting, self.place[user])
 
     def work_for(self, node: Node, seen: set[Node]) -> int:
-        """The weight of a member of a rows group and of what is computed on the spot for it,
-        without what was seen.
+        """The weight of a member of a rows group and of the nodes computed on the spot for it,
+        without those in `seen`.
 
-        Of much work below it only a part is done in the group: `cuts` gives the rest memory.
+        Large work below a member counts in part only: `cuts` gives the rest memory.
         """
         total, below, stack = weight(node), 0, [node]
         while stack and below <= ROW_WORK // 4:
@@ -252,8 +254,7 @@ class _Fusion:
         return same_rows and bool(set(node.inputs) & set(first.inputs))
 
     def trimmed(self, members: dict[Node, str]) -> dict[Node, str]:
-        """Without trailing work that only rearranges a row result: it is as well done by its
-        readers."""
+        """Without trailing members that only rearrange a row result: their readers can do that."""
         for node in reversed(list(members)):
             inside = any(u in members for u in self.users[node])
             if not inside and node not in self.results and node.op.kind == "movement":
@@ -266,11 +267,11 @@ class _Fusion:
     # -- matmul epilogues --------------------------------------------------------------------------
 
     def matmul_groups(self) -> list[Group]:
-        products = [node for node in self.nodes if node.op.name in PRODUCTS]
-        return [self.made(PRODUCTS[node.op.name], node, self.epilogue(node)) for node in products]
+        products = [node for node in self.nodes if holds(node.op.epilogue, node)]
+        return [self.made(group_kind(node), node, self.epilogue(node)) for node in products]
 
     def epilogue(self, product: Node) -> dict[Node, str]:
-        """The product and the elementwise work on it."""
+        """The product and the elementwise work on its result."""
         members = {product: "full"}
         work = 0
         for node in self.after(product, members):
@@ -286,31 +287,29 @@ class _Fusion:
     # -- memory ------------------------------------------------------------------------------------
 
     def materialised(self, made: list[Group], absorbed: set[Node]) -> set[Node]:
-        memory = {o for g in made for o in g.outputs} | {
-            o for o in self.results if o.op.name not in LEAVES
-        }
+        memory = {o for g in made for o in g.outputs} | {o for o in self.results if not o.op.leaf}
         for node in self.nodes:
-            if node.op.name in LEAVES or node in absorbed:
+            if node.op.leaf or node in absorbed:
                 continue
             if group_kind(node) != "map" and not self.is_read_in_place(node):
                 memory.add(node)
         for node in self.nodes:
             memory.update(self.demanded(node, memory))
-        memory -= {n for n in self.nodes if n.op.name in LEAVES}
+        memory -= {n for n in self.nodes if n.op.leaf}
         memory |= self.shared_work(memory, absorbed)
         cut = self.cuts(memory, absorbed)
         return memory | cut | self.shared_work(memory | cut, absorbed) if cut else memory
 
     def cuts(self, memory: set[Node], absorbed: set[Node]) -> set[Node]:
-        """Nodes that get memory because a kernel would hold too much work without."""
+        """Nodes that get memory because a kernel would otherwise hold too much work."""
         cut: set[Node] = set()
-        # node without memory -> itself and what is computed along with it
+        # node without memory -> the nodes computed on the spot for it, itself included
         inside: dict[Node, frozenset[Node]] = {}
-        # its weight is not more than that; counting what is shared once takes longer
+        # upper bound of its weight; the exact one, counting shared nodes once, takes longer
         bound: dict[Node, int] = {}
         for node in self.nodes:
-            # each part has a kernel of its own
-            if node.op.name in LEAVES or group_kind(node) == "concat":
+            # every part of a concat has its own kernel
+            if node.op.leaf or group_kind(node) == "concat":
                 continue
             most = (
                 ROW_WORK // 4
@@ -335,67 +334,65 @@ class _Fusion:
         return cut
 
     def is_read_in_place(self, node: Node) -> bool:
-        """A transpose that only matmuls read: they take it as it lies."""
-        if node.op.name != "transpose" or node in self.results:
+        """Is it a transpose that only matmuls read? They read its operand directly."""
+        if node.op is not transpose or node in self.results:
             return False
-        return all(user.op.name == "matmul" for user in self.users[node])
+        return all(holds(user.op.prologue, user) for user in self.users[node])
 
     def demanded(self, node: Node, memory: set[Node]) -> list[Node]:
-        """Operands that a node can only read from memory; some nodes are there anyway."""
-        if node.op.name == "dynamic_update_slice":
-            return [node.inputs[0]]  # what it writes is computed as it is written
+        """Operands that a node can read from memory only."""
+        if node.op.in_memory is not None:
+            return [node.inputs[i] for i in node.op.in_memory]
         if node.op.kind in ("structural", "special"):
-            is_matmul = node.op.name == "matmul"
-            return [i for i in node.inputs if not (is_matmul and is_prologue(i, memory))]
-        if node.op.name == "reshape" and reorders(node) and not self.is_flat(node.inputs[0]):
-            return [node.inputs[0]]
-        if node.op.name == "gather":
+            is_in_place = holds(node.op.prologue, node)
+            return [i for i in node.inputs if not (is_in_place and is_prologue(i, memory))]
+        if node.op.view and reorders(node) and not self.is_flat(node.inputs[0]):
             return [node.inputs[0]]
         return []
 
     def is_flat(self, node: Node) -> bool:
-        """Computed element by element from arrays of its own shape: readable at any flat
+        """Is it elementwise work on arrays of its own shape? Then it can be read at any flat
         position."""
-        if node.op.name in LEAVES:
+        if node.op.leaf:
             return True
-        if node.op.name == "reshape":
+        if node.op.view:
             return self.is_flat(node.inputs[0])
         if node.op.kind != "elementwise":
             return False
-        if node not in self.flat:  # remembered: there may be very many ways down to one node
+        if node not in self.flat:  # memoised: the number of paths may be exponential
             self.flat[node] = all(
                 i.type.size == 1 or is_splat(i) or self.is_flat(i) for i in node.inputs
             )
         return self.flat[node]
 
     def shared_work(self, memory: set[Node], absorbed: set[Node]) -> set[Node]:
-        """Costly nodes that several kernels, or many positions of one, would compute again."""
+        """Costly nodes that several kernels, or one kernel at many indices, would recompute."""
         extra: set[Node] = set()
         owners: dict[Node, set[object]] = {}
         indices: dict[Node, frozenset[int]] = {}
         cost = self.costs(memory)
         group_of = {m: id(m) for m in absorbed}
         for node in reversed(self.nodes):
-            if node.op.name in LEAVES or node in memory or node in absorbed:
+            if node.op.leaf or node in memory or node in absorbed:
                 continue
             found: set[object] = set()
             repeated = False
             for user in self.users[node]:
                 kept = user in memory or user in extra or user in absorbed
                 found |= {group_of.get(user, user)} if kept else owners.get(user, set())
-                repeated |= user.op.name == "expand" and node.type.size != 1
+                repeated |= user.op.spreads and node.type.size != 1
             indices[node] = self.indices_read(node, indices)
             again = (len(indices[node]) - 1) * cost[node] if node.op.kind == "elementwise" else 0
             shared = (len(found) > 1 and cost[node] > CHEAP) or again > AGAIN
-            if node.op.name != "expand" and (shared or (repeated and cost[node] > WIDE_RECOMPUTE)):
+            if not node.op.spreads and (shared or (repeated and cost[node] > WIDE_RECOMPUTE)):
                 extra.add(node)
                 indices[node] = HERE
             owners[node] = found
         return extra
 
     def indices_read(self, node: Node, indices: Mapping[Node, frozenset[int]]) -> frozenset[int]:
-        """The different indices at which kernels compute the node, by what lies between: slices of
-        one array that meet again double them each time. More than MANY are as good as MANY."""
+        """The distinct indices at which kernels compute the node. Overlapping slices of one array
+        double the number at every step; it is capped at MANY."""
         found: set[int] = set()
         for user in self.users[node]:
             outer = indices.get(user, HERE)
@@ -407,18 +404,17 @@ class _Fusion:
         return frozenset(sorted(found)[:MANY])
 
     def costs(self, memory: set[Node]) -> dict[Node, int]:
-        """Operations to compute one element when operands without memory are computed on the
-        spot."""
+        """Operations per element, if operands without memory are computed on the spot."""
         cost: dict[Node, int] = {}
         for node in self.nodes:
-            # moving is free
+            # movement costs nothing
             own = node.op.cost if node.op.kind == "elementwise" or node.op.cost > 1 else 0
-            inner = (0 if i in memory or i.op.name in LEAVES else cost[i] for i in node.inputs)
+            inner = (0 if i in memory or i.op.leaf else cost[i] for i in node.inputs)
             cost[node] = min(own + sum(inner), 1 << 20)
         return cost
 
     def map(self, group: Group, memory: set[Node]) -> Map:
-        """What a map of one node is."""
+        """The `Map` of a group of one node."""
         if group not in self.maps:
             reads = frozenset(inputs_of(group, memory))
             inside = frozenset(topological(group.members, known=reads))
@@ -426,7 +422,7 @@ class _Fusion:
         return self.maps[group]
 
     def join(self, first: Group, second: Group, made: Group) -> None:
-        """Note what a map made of two is."""
+        """Record the `Map` of a group merged from two."""
         a, b = self.maps[first], self.maps[second]
         reads = (a.reads | b.reads).difference(made.members)
         work = a.work + sum(map(weight, b.inside - a.inside))
@@ -436,7 +432,7 @@ class _Fusion:
     def is_kept(
         self, node: Node, second: Group, members: Container[Node], memory: set[Node]
     ) -> bool:
-        """Does a result of a map need memory when `second` is computed with it, all of them being
+        """Does a result of a map still need memory once `second` is merged with it into
         `members`?"""
         is_asked = node not in self.maps[second].reads or node in self.results
         return is_asked or fusion_reader(self, node, members, memory)
@@ -444,7 +440,7 @@ class _Fusion:
     # -- order -------------------------------------------------------------------------------------
 
     def ordered(self, made: list[Group], memory: set[Node]) -> list[Group]:
-        """Groups so that each comes after those it reads."""
+        """The groups in an order in which each comes after those it reads."""
         maker = {o: g for g in made for o in g.outputs}
         done: list[Group] = []
         state: dict[Group, bool] = {}
@@ -462,7 +458,7 @@ class _Fusion:
                     if i in maker and maker[i] not in state
                 ]
                 waits = [w for w in waits if w is not group]
-                # never: `fits` and `can_merge` see to it. Better told than for ever
+                # `fits` and `can_merge` exclude cycles; an error is better than an endless loop
                 if waits and group in begun:
                     raise CompileError(f"{group.name} waits for itself", source=group.root.source)
                 begun.add(group)
@@ -479,10 +475,10 @@ class _Fusion:
 
 
 def merge_maps(fusion: _Fusion, groups: list[Group], memory: set[Node]) -> list[Group]:
-    """Map groups of one shape that feed each other element by element, or read the same array,
-    become one kernel."""
-    merged: dict[int, Group] = {}  # by number, in the order in which they began
-    touching: dict[Node, set[int]] = {}  # array -> which of them write or read it
+    """Merge map groups of one shape that feed each other element by element, or read the same
+    array."""
+    merged: dict[int, Group] = {}  # by number, in order of creation
+    touching: dict[Node, set[int]] = {}  # array -> the groups that write or read it
     for group in sorted((g for g in groups if g.kind == "map"), key=lambda g: fusion.place[g.root]):
         near = set().union(*(touching.get(i, ()) for i in fusion.map(group, memory).reads))
         roomy = (
@@ -502,13 +498,13 @@ def merge_maps(fusion: _Fusion, groups: list[Group], memory: set[Node]) -> list[
 
 
 def has_room(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> bool:
-    """Have both maps one shape, and not too much work for one kernel?"""
+    """Do both maps have one shape, and together not too much work for one kernel?"""
     work = fusion.map(first, memory).work + fusion.map(second, memory).work
     return first.root.type.shape == second.root.type.shape and work <= MAP_WORK
 
 
 def can_merge(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> bool:
-    """May both maps, of one shape, be one kernel?"""
+    """May both maps, of one shape, become one kernel?"""
     a, b = fusion.map(first, memory), fusion.map(second, memory)
     feeds = [o for o in first.outputs if o in b.reads]
     related = feeds or any(i.type.shape == first.root.type.shape for i in a.reads & b.reads)
@@ -519,14 +515,14 @@ def can_merge(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -
 
 
 def aligned(root: Node, target: Node, memory: set[Node]) -> bool:
-    """Is `target` only read element by element on the way from `root`?"""
+    """Is `target` read only element by element on every path from `root`?"""
     stack, seen = [root], {root}
     while stack:
         node = stack.pop()
         for operand in node.inputs:
             if operand is target and node.op.kind != "elementwise":
                 return False
-            if operand in seen or operand in memory or operand.op.name in LEAVES:
+            if operand in seen or operand in memory or operand.op.leaf:
                 continue
             if node.op.kind != "elementwise" and depends_on(operand, target, memory):
                 return False
@@ -550,7 +546,7 @@ def depends_on(node: Node, target: Node, memory: set[Node]) -> bool:
 
 
 def joined(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> Group:
-    """Both groups as one; what only the second, which is a single node, read keeps no memory."""
+    """Both groups as one; what only the second (a single node) read needs no memory any more."""
     members = dict.fromkeys((*first.members, *second.members))
     outputs = []
     for node in first.outputs:
@@ -565,7 +561,7 @@ def joined(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> G
 
 
 def fusion_reader(fusion: _Fusion, node: Node, members: Container[Node], memory: set[Node]) -> bool:
-    """Does a kernel other than the one made of `members` read `node`?"""
+    """Does a kernel other than that of `members` read `node`?"""
     stack, seen = [node], {node}
     while stack:
         current = stack.pop()

@@ -1,7 +1,7 @@
-"""Passes, the fused program: every graph of a program with its groups and the plans of its scans.
+"""Passes, fused program: every graph of a program with its groups and the plans of its scans.
 
-Receives an optimised program, returns a `Fused`, which lowering reads. Which nodes share a kernel
-is decided in `passes.fuse`, how a scan is computed in `passes.plan_scan`.
+Receives an optimised program, returns a `Fused`, which lowering reads. `passes.fuse` decides which
+nodes share a kernel, `passes.plan_scan` how a scan is computed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
-from tetrad.graph.group import LEAVES, Group, inputs_of
+from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.loops import scan
 from tetrad.graph.nested import graphs_in
 from tetrad.graph.nodes import Graph, Node, topological
@@ -21,8 +21,8 @@ from tetrad.passes.plan_scan import ScanPlan, plan_scan
 
 @record(eq=False)
 class Fused:
-    """A graph, its groups in the order they run, the plans of its scans, and the same of the graphs
-    that it runs step by step."""
+    """A graph, its groups in execution order, the plans of its scans, and the same for the inner
+    graphs it runs."""
 
     graph: Graph
     groups: tuple[Group, ...]
@@ -36,7 +36,7 @@ def fuse_program(graph: Graph) -> Fused:
 
 
 class _Fuser:
-    """What is fused so far of one program."""
+    """The graphs of one program fused so far."""
 
     def __init__(self) -> None:
         self.done: dict[Graph, Fused] = {}
@@ -75,7 +75,7 @@ def verify_fused(fused: Fused) -> None:
             )
         written.update(group.outputs)
     for node in fused.graph.outputs:
-        if node not in written and node.op.name not in LEAVES:
+        if node not in written and not node.op.leaf:
             raise CompileError(f"no group writes {node.op.name}", source=node.source)
     for inner in fused.inner.values():
         verify_fused(inner)
@@ -85,7 +85,7 @@ def verify_fused(fused: Fused) -> None:
 
 
 def describe_groups(fused: Fused) -> str:
-    """Which nodes share a kernel: under each group the nodes that are computed in it."""
+    """The groups as text: under each group the nodes computed in it."""
     return "\n".join(line for part in graphs_of(fused) for line in group_lines(part))
 
 
@@ -108,11 +108,11 @@ def group_lines(fused: Fused) -> Iterator[str]:
         kind = group.kind if plan is None else f"{group.kind} {plan.how}"
         yield f"  {number} {kind} -> {' '.join(numbers[o] for o in group.outputs)}"
         inside = topological(group.members, known=set(inputs_of(group, memory)))
-        yield from (f"      {lines[node]}" for node in inside if node.op.name not in LEAVES)
+        yield from (f"      {lines[node]}" for node in inside if not node.op.leaf)
 
 
 def ordered(graph: Graph) -> list[Node]:
-    """Nodes in the order they are numbered when the graph prints."""
+    """Nodes in the order of their numbers in the printed graph."""
     return list(dict.fromkeys((*graph.inputs, *graph.nodes())))
 
 

@@ -1,10 +1,10 @@
-"""Passes, hoisting: what does not change in a loop is not computed, or carried, in every step.
+"""Passes, hoist: loop-invariant code motion.
 
-Receives and returns graphs. A carry that the body hands on as it is becomes a constant. Of what a
-body computes from constants alone, work worth it leaves the loop: products, reductions, costly
-functions, and transposes that change what lies side by side in memory. Cheap work and broadcasts
-stay: memory for them would cost more. A matrix that does not change, times a vector, becomes the
-vector times the matrix turned around: once, not in every step.
+Receives and returns graphs. A carry that the body passes on unchanged becomes a constant of the
+loop. Of what the body computes from constants alone, costly work moves before the loop: products,
+reductions, costly functions, and transposes that change which elements are adjacent in memory.
+Cheap work and broadcasts stay, because memory for them would cost more. An invariant matrix times a
+vector becomes the vector times the transposed matrix, transposed once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from tetrad.core.source import taken_from
 from tetrad.graph.build import (
+    constant,
     intern,
     item,
     make_graph,
@@ -22,22 +23,21 @@ from tetrad.graph.build import (
     results,
     with_inputs,
 )
-from tetrad.graph.group import LEAVES
 from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
+from tetrad.ops.matmul.op import is_plain, matmul
 from tetrad.ops.movement import reshape, transpose
-from tetrad.ops.special import matmul
 from tetrad.passes.questions import CHEAP, moves_last_axis
 
 
 def hoist(graph: Graph, tidy: Callable[[Graph], Graph]) -> Graph:
-    """The graph with the loops it holds directly relieved of what does not change in them; `tidy`
-    simplifies bodies."""
+    """The graph with invariant work moved out of the loops it holds directly; `tidy` simplifies
+    bodies."""
     return replace_loops(graph, lambda loop: results_of(loop, tidy))
 
 
 def results_of(loop: Node, tidy: Callable[[Graph], Graph]) -> list[Node]:
-    """The results of a loop, from a lighter one where there is one."""
+    """The results of a loop, from a lighter loop if there is one."""
     before, consts, carries = parts_of(loop)
     first = before + consts
     handed_on = handed_on_carries(loop.param("body"), consts, carries)
@@ -50,7 +50,7 @@ def results_of(loop: Node, tidy: Callable[[Graph], Graph]) -> list[Node]:
 
 
 def parts_of(loop: Node) -> tuple[int, int, int]:
-    """How many operands are constants of a condition, constants of the body, and carries."""
+    """How many operands are constants of the condition, constants of the body, and carries."""
     if loop.op is scan:
         return 0, loop.param("consts"), loop.param("carries")
     return loop.param("condition_consts"), loop.param("body_consts"), len(loop.types)
@@ -61,7 +61,7 @@ def handed_on_carries(body: Graph, consts: int, carries: int) -> list[int]:
 
 
 def without_carries(loop: Node, handed_on: Sequence[int]) -> Node:
-    """The loop with these carries among its constants."""
+    """The loop with these carries turned into constants."""
     before, consts, carries = parts_of(loop)
     first = before + consts
     fixed = [loop.inputs[first + i] for i in handed_on]
@@ -95,7 +95,7 @@ def with_constants(graph: Graph, consts: int, carries: Sequence[int]) -> Graph:
 
 
 def relieved(node: Node, tidy: Callable[[Graph], Graph]) -> Node:
-    """A loop that is given what its body computed again in every step."""
+    """The loop that receives as operands what its body recomputed in every step."""
     before, count, _ = parts_of(node)
     name = "consts" if node.op is scan else "body_consts"
     body = with_vectors_first(node.param("body"), count)
@@ -117,19 +117,15 @@ def relieved(node: Node, tidy: Callable[[Graph], Graph]) -> Node:
 
 
 def surely_runs(loop: Node) -> bool:
-    """Has it a step at all? What fails in a step that is never taken must not fail before the
-    loop."""
+    """Does it have at least one step? Otherwise an error in a step that never runs must not be
+    raised before the loop."""
     length = loop.param("length") if loop.op is scan else 0
     return isinstance(length, int) and length > 0
 
 
 def may_fail(node: Node) -> bool:
-    """Does it, or what it is computed from, stop programs: an index out of range, a singular
-    matrix?"""
-    return any(
-        n.op.name == "gather" or (n.op.kind == "special" and n.op is not matmul)
-        for n in topological([node])
-    )
+    """Can it, or one of its operands, raise an error: an index out of range, a singular matrix?"""
+    return any(n.op.can_fail for n in topological([node]))
 
 
 def with_vectors_first(body: Graph, consts: int) -> Graph:
@@ -141,7 +137,7 @@ def with_vectors_first(body: Graph, consts: int) -> Graph:
     done: dict[Node, Node] = {}
     for node in body.nodes():
         moved = with_inputs(node, tuple(done[i] for i in node.inputs))
-        is_column = node.op is matmul and node.type.rank == 2 and node.type.shape[1] == 1
+        is_column = is_plain(node) and node.type.rank == 2 and node.type.shape[1] == 1
         if is_column and node.inputs[0] in fixed and node.inputs[1] not in fixed:
             matrix, x = moved.inputs
             with taken_from(node.source):
@@ -152,16 +148,16 @@ def with_vectors_first(body: Graph, consts: int) -> Graph:
 
 
 def fixed_nodes(body: Graph, consts: Sequence[Node]) -> set[Node]:
-    """What depends on constants alone."""
+    """Nodes that depend on constants alone."""
     fixed = set(consts)
     for node in body.nodes():
-        if node.op.name == "constant" or (node.inputs and all(i in fixed for i in node.inputs)):
+        if node.op is constant or (node.inputs and all(i in fixed for i in node.inputs)):
             fixed.add(node)
     return fixed
 
 
 def worth_hoisting(body: Graph, consts: Sequence[Node]) -> Iterator[Node]:
-    """Costly nodes that depend on constants only and that others read, each once."""
+    """Costly nodes that depend on constants alone and that other nodes read, each once."""
     nodes, fixed = body.nodes(), fixed_nodes(body, consts)
     users: dict[Node, list[Node]] = {}
     for node in nodes:
@@ -176,14 +172,14 @@ def worth_hoisting(body: Graph, consts: Sequence[Node]) -> Iterator[Node]:
 
 
 def is_costly(node: Node) -> bool:
-    if node.op is item:  # of a factorisation: its results leave one by one, and it with them
+    if node.op is item:  # hoisting the results of a factorisation hoists the factorisation
         return node.inputs[0].op.kind == "special"
     # an array: one kernel for the whole loop reads it like any operand
-    if node.op.name == "constant":
+    if node.op is constant:
         return node.param("value").held.size > 1  # type: ignore[no-any-return]
-    if node.op.name in LEAVES or node.op.in_place or len(node.types) != 1:
+    if node.op.leaf or node.op.in_place or len(node.types) != 1:
         return False
-    if node.op.name == "transpose":
+    if node.op is transpose:
         return moves_last_axis(node)
     return node.op.kind in ("reduce", "special") or (
         node.op.kind == "elementwise" and node.op.cost > CHEAP

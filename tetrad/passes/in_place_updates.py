@@ -1,10 +1,9 @@
-"""Passes, updates: ops that change an array in place, and the copies that make this safe.
+"""Passes, in-place updates: ops that change an array in place, and the copies that make this safe.
 
-Receives and returns whole programs. An op with `in_place` (a KV cache taking in new keys) gives an
-array that lies where its operand 0 lay. That holds through calls: an output of a sub-graph that
-updates an input lies where the caller's operand lies. Where somebody else still needs the old
-contents, the operand is copied first; a caller's argument that is not donated is copied by the
-driver.
+Receives and returns whole programs. The result of an op with `in_place` (a KV cache that takes in
+new keys) has the memory of its operand 0. That holds through calls: an output of a sub-graph that
+updates an input has the memory of the caller's operand. If another node still needs the old
+content, the operand is copied first. The driver copies an argument that the caller has not donated.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from weakref import WeakKeyDictionary
 
-from tetrad.graph.build import apply, intern, make_graph, rebuild, with_inputs
+from tetrad.graph.build import apply, call, constant, intern, item, make_graph, rebuild, with_inputs
 from tetrad.graph.loops import scan, switch, while_loop
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node, topological, uses
@@ -23,7 +22,8 @@ _updates: WeakKeyDictionary[Graph, dict[int, int]] = WeakKeyDictionary()
 
 
 def place_updates(graph: Graph) -> Graph:
-    """The program in which every update may happen, in each graph and in each step of its loops."""
+    """The program with the copies that its updates need, in every graph and in the bodies of its
+    loops."""
     done: dict[Graph, Graph] = {}
     for part in innermost_first(graph):
         done[part] = with_room_for_updates(with_own_bodies(replace_graphs(part, done)))
@@ -31,8 +31,8 @@ def place_updates(graph: Graph) -> Graph:
 
 
 def with_own_bodies(graph: Graph) -> Graph:
-    """The graph with loops and branches that change no operand but those whose results lie
-    there."""
+    """The graph with loops and branches that change only those operands whose memory their results
+    have."""
     nodes = graph.nodes()
     if not any(node.op in CONTROL for node in nodes):
         return graph
@@ -55,10 +55,10 @@ def with_own_body(node: Node) -> Node:
 
 
 def updated(node: Node) -> Node | None:
-    """The operand a node changes in place, if it does."""
+    """The operand that a node changes in place, or None."""
     if node.op.in_place:
         return node.inputs[0]
-    if node.op.name == "item":
+    if node.op is item:
         holder = node.inputs[0]
         operand = updates_by(holder).get(node.param("index"))
         return None if operand is None else holder.inputs[operand]
@@ -66,7 +66,7 @@ def updated(node: Node) -> Node | None:
 
 
 def home(node: Node) -> Node:
-    """The node whose memory a node lies in: itself, or what a chain of updates began with."""
+    """The node whose memory a node has: itself, or the start of a chain of updates."""
     while (before := updated(node)) is not None:
         node = before
     return node
@@ -76,19 +76,19 @@ def updates_by(node: Node) -> dict[int, int]:
     """Results of a node with sub-graphs that are operands changed in place: result -> position of
     the operand.
 
-    A carry is, when the body changes it in place; a result of a switch, when every branch changes
-    the same operand.
+    A carry is, if the body changes it in place; a result of a switch, if every branch changes the
+    same operand.
     """
     params = dict(node.params)
-    if node.op.name == "call":
+    if node.op is call:
         return updates_of(params["graph"])
-    if node.op.name == "scan":
+    if node.op is scan:
         return updated_carries(params["body"], params["consts"], params["carries"], 0)
-    if node.op.name == "while_loop":
+    if node.op is while_loop:
         return updated_carries(
             params["body"], params["body_consts"], len(node.types), params["condition_consts"]
         )
-    if node.op.name == "switch":
+    if node.op is switch:
         every = [set(updates_of(branch).items()) for branch in params["branches"]]
         return {result: operand + 1 for result, operand in set.intersection(*every)}
     return {}
@@ -113,8 +113,8 @@ def updates_of(graph: Graph) -> dict[int, int]:
 
 
 def with_own_updates(graph: Graph, allowed: Iterable[int]) -> Graph:
-    """The graph with a copy of every input that it would change, but for outputs that may lie where
-    inputs lie."""
+    """The graph with a copy of every input that it changes, except for outputs that may have an
+    input's memory."""
     roomy = with_room_for_updates(graph)
     place = {node: i for i, node in enumerate(roomy.inputs)}
     keeps = {place[home(roomy.outputs[i])] for i in allowed}
@@ -131,11 +131,9 @@ def with_own_updates(graph: Graph, allowed: Iterable[int]) -> Graph:
 
 
 def with_room_for_updates(graph: Graph) -> Graph:
-    """The graph in which every update may happen: whoever needs the old contents has read them, or
-    there is a copy.
+    """The graph with safe updates: every reader of the old content runs before, or there is a copy.
 
-    A copy stands in front of an update whose operand has no memory of its own, or is needed after
-    the update.
+    A copy precedes an update whose operand has no memory of its own, or is needed after the update.
     """
     reads = early_reads(graph)
     counts = uses(graph)
@@ -149,7 +147,7 @@ def with_room_for_updates(graph: Graph) -> Graph:
                 inputs[position] = apply(
                     after, [inputs[position], *(done[r] for r in reads[node])], {}, node.source
                 )
-            elif counts[operand] > 1 or operand.op.name in ("constant", "reshape"):
+            elif counts[operand] > 1 or not owns_memory(operand):
                 inputs[position] = apply(copy, [inputs[position]], {"which": changes}, node.source)
             else:
                 continue
@@ -161,8 +159,8 @@ def with_room_for_updates(graph: Graph) -> Graph:
 
 
 def early_reads(graph: Graph) -> dict[Node, list[Node]]:
-    """Updates that can wait until all others have read the operand, with those others; what they
-    read takes no more memory than a copy would."""
+    """Updates that can wait until all others have read the operand, with those others. Their
+    results take no more memory than a copy would."""
     users: dict[Node, list[Node]] = {}
     for node in graph.nodes():
         for operand in dict.fromkeys(node.inputs):
@@ -174,7 +172,7 @@ def early_reads(graph: Graph) -> dict[Node, list[Node]]:
             continue
         changed = node.inputs[places[0]]
         others = [user for user in users[changed] if user is not node]
-        is_free = changed not in graph.outputs and changed.op.name not in ("constant", "reshape")
+        is_free = changed not in graph.outputs and owns_memory(changed)
         if (
             others
             and is_free
@@ -188,9 +186,7 @@ def early_reads(graph: Graph) -> dict[Node, list[Node]]:
 def may_read_before(
     readers: list[Node], update: Node, operand: Node, waits: Mapping[Node, list[Node]]
 ) -> bool:
-    plain = all(
-        r.op.kind != "structural" and r.op.name != "reshape" and not r.op.in_place for r in readers
-    )
+    plain = all(r.op.kind != "structural" and not r.op.view and not r.op.in_place for r in readers)
     sizes = [kind.nbytes for r in readers for kind in r.types]
     room = operand.type.nbytes
     if (
@@ -202,6 +198,12 @@ def may_read_before(
     return sum(sizes) <= room and update not in set(topological(readers, waits))  # type: ignore[operator]
 
 
+def owns_memory(node: Node) -> bool:
+    """May what holds its elements be changed? Neither a constant nor what others see in another
+    shape."""
+    return node.op is not constant and not node.op.view
+
+
 def overwritten(node: Node) -> tuple[int, ...]:
-    """Positions of the operands whose memory a node changes."""
+    """Positions of the operands that a node changes in place."""
     return (0,) if node.op.in_place else tuple(updates_by(node).values())

@@ -1,8 +1,8 @@
-"""Passes, custom calls: the program as it is compiled, without what only transforms ask for.
+"""Passes, inline custom calls: removes what only transforms need, so that the program can be
+compiled.
 
 Receives and returns whole programs. A `custom_call` becomes the nodes of its graph, a
-`checkpoint_call` a plain call, a `linear_call` its forward graph; a stopped gradient is its
-operand.
+`checkpoint_call` a plain call, a `linear_call` its forward graph; `stop_gradient(x)` becomes x.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CALLS = (custom_call, checkpoint_call, linear_call)
 
 
 def inline_custom(graph: Graph) -> Graph:
-    """The same program without calls of these kinds, in it and in the graphs it holds."""
+    """The program without these calls, in the graph and in the graphs it holds."""
     done: dict[Graph, Graph] = {}
     for part in innermost_first(graph):
         done[part] = without_custom(replace_graphs(part, done))
@@ -31,9 +31,9 @@ INLINE_CUSTOM = Pass("inline_custom", lambda graph, _: inline_custom(graph), is_
 
 
 def without_custom(graph: Graph) -> Graph:
-    """One graph; those it holds are plain already."""
+    """One graph, whose inner graphs are done already."""
     nodes = graph.nodes()
-    if not any(node.op in CALLS or node.op.name == "stop_gradient" for node in nodes):
+    if not any(node.op in CALLS or node.op.stops_gradient for node in nodes):
         return graph
     done: dict[Node, tuple[Node, ...]] = {}
     for node in nodes:
@@ -45,7 +45,7 @@ def plain_results(node: Node, done: Mapping[Node, tuple[Node, ...]]) -> tuple[No
     if node.op is item and node.inputs[0].op in CALLS:
         return done[node.inputs[0]][node.param("index") :][:1]
     inputs = tuple(done[i][0] for i in node.inputs)
-    if node.op.name == "stop_gradient":
+    if node.op.stops_gradient:
         return inputs
     if node.op is custom_call:
         return tuple(spliced(node.param("graph"), inputs))

@@ -1,8 +1,8 @@
-"""Passes, layout rules: data movement composes, cancels, or is done on less data. Every rule is
-bit-exact.
+"""Passes, layout: rules by which data movement composes, cancels or handles less data. Every rule
+is bit-exact.
 
-Receives and returns graphs through the rule engine. Broadcasts are left where they are for fusion
-to read through; they move only when the work behind them shrinks.
+Receives and returns graphs through the rule engine. Broadcasts stay in place, because fusion reads
+through them; they move only if that reduces the work behind them.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -26,7 +26,7 @@ low, high, axis = var("low"), var("high"), var("axis")
 
 @layout.rule(stop_gradient(x))
 def nothing_to_stop(x: Node) -> Node:
-    """stop_gradient(x)  ->  x: derivatives have been taken by now."""
+    """stop_gradient(x)  ->  x: derivatives have been taken already."""
     return x
 
 
@@ -160,8 +160,8 @@ def is_within(read: tuple[int, int], before: Size, length: Size) -> bool:
 
 
 def span(starts: Shape, sizes: Shape, steps: Axes, axis: int) -> tuple[int, int] | None:
-    """The lowest and the highest index a slice reads along an axis; None when it reads nothing or a
-    size is a Dim."""
+    """The lowest and the highest index that a slice reads along an axis; None if it reads nothing
+    or a size is a Dim."""
     start, size = starts[axis], sizes[axis]
     if isinstance(start, SizeExpr) or isinstance(size, SizeExpr) or size == 0:
         return None
@@ -192,7 +192,7 @@ def pad_with_nothing(x: Node, low: Shape, high: Shape, value: Any) -> Node | Non
 
 
 def is_work_on_repeats(node: Node) -> bool:
-    # parts are joined last
+    # parts of complex numbers are joined last
     is_elementwise = node.op.kind == "elementwise" and not node.type.dtype.is_complex
     return is_elementwise and all(i.op is expand for i in node.inputs)
 

@@ -1,8 +1,8 @@
-"""Passes, the plan of a scan: which of five ways its loop is computed. The one place that decides.
+"""Passes, plan of a scan: the one place that chooses between the five ways to compute a scan.
 
 Receives a scan node, returns a `ScanPlan`; changes nothing. `unroll` and `block_scans` rewrite the
-graph as the plan says, `lower.scan_in_lanes` and `lower.scan_in_workgroup` make the one kernel of a
-scan that fits into one, `lower.control` the loop of the schedule.
+graph according to the plan. `lower.scan_in_lanes` and `lower.scan_in_workgroup` make one kernel of
+a scan that fits into one, `lower.control` makes a loop of the schedule.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from collections.abc import Callable
 from tetrad.core.dtypes import f32, f64, i32, i64
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, plain, product
-from tetrad.graph.group import LEAVES, Group
+from tetrad.graph.build import constant
+from tetrad.graph.group import Group
 from tetrad.graph.loops import scan
 from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.reader import splat_value
-from tetrad.ops.matmul.few_rows import CHUNK
+from tetrad.ops.matmul.op import CHUNK
 from tetrad.passes.fuse import fuse
 
-# of a carry in lanes: with more, a kernel for each step reads memory in a better order
+# elements of a carry in lanes; beyond that, one kernel per step has a better access order
 MOST_LANES = 1 << 15
-MOST_CARRIES = 12  # that registers hold
-SCRATCH_DTYPES = (f32, f64, i32, i64)  # of what stays in the scratch of a workgroup
-MOST_PRODUCTS = 1 << 16  # multiplications a step in a workgroup; with more, the workers share them
-MOST_SCRATCH = 1 << 13  # elements of all that stays in scratch
+MOST_CARRIES = 12  # that fit into registers
+SCRATCH_DTYPES = (f32, f64, i32, i64)  # of values kept in the scratch of a workgroup
+MOST_PRODUCTS = 1 << 16  # multiplications per step in one workgroup; more are shared by the workers
+MOST_SCRATCH = 1 << 13  # elements kept in scratch
 MOST_ROWS = 4
 
 Groups = Callable[[Graph], tuple[Group, ...]]
@@ -54,8 +55,8 @@ UNROLLED, BLOCKED, STEPPED = ScanPlan("unrolled"), ScanPlan("blocked"), ScanPlan
 
 
 def plan_scan(node: Node, groups: Groups = fuse) -> ScanPlan:
-    """The plan of a scan whose body is simplified. `groups`: the fused groups of a body, for those
-    who have them already."""
+    """The plan of a scan whose body is simplified. `groups` returns the fused groups of a body, if
+    the caller has them."""
     if is_unrolled(node):
         return UNROLLED
     loop = loop_of(node)
@@ -69,8 +70,8 @@ def plan_scan(node: Node, groups: Groups = fuse) -> ScanPlan:
 
 
 def is_unrolled(node: Node) -> bool:
-    """Does a scan ask for all of its steps at once? Settings alone say so: the body may be as it
-    was traced."""
+    """Does the scan ask for all steps at once? Only its settings matter: the body may be
+    unsimplified."""
     if node.op is not scan:
         return False
     length, steps = node.param("length"), node.param("unroll")
@@ -78,7 +79,8 @@ def is_unrolled(node: Node) -> bool:
 
 
 def has_blocks(node: Node) -> bool:
-    """A length that is a Dim has no number of blocks: its loop of the schedule stays as it is."""
+    """Is `unroll` a block size? A length that is a Dim has no number of blocks: the loop stays as
+    it is."""
     length, steps = node.param("length"), node.param("unroll")
     return isinstance(length, int) and 1 < steps < length
 
@@ -100,7 +102,7 @@ class ScanLoop:
 
     @property
     def leaves_steps(self) -> bool:
-        """Are there steps, perhaps, that make no whole trip?"""
+        """May there be steps that do not fill a whole trip?"""
         return self.unroll > 1 and not (
             isinstance(self.length, int) and self.length % self.unroll == 0
         )
@@ -133,7 +135,7 @@ def loop_of(node: Node) -> ScanLoop:
 
 
 def lane_shape(loop: ScanLoop) -> Shape | None:
-    """The shape whose elements are lanes, if the scan is a recurrence of elements."""
+    """The shape whose elements become lanes, if the scan works element by element."""
     if any(t.dtype.is_complex for n in (*loop.body.inputs, *loop.body.nodes()) for t in n.types):
         return None  # a register holds no complex number
     if holds_arrays(loop.body):
@@ -146,25 +148,23 @@ def lane_shape(loop: ScanLoop) -> Shape | None:
     count = product(shape)
     if not isinstance(count, int) or not 1 <= count <= MOST_LANES:
         return None
-    nodes = [node for node in loop.body.nodes() if node.op.name not in LEAVES]
+    nodes = [node for node in loop.body.nodes() if not node.op.leaf]
     return shape if all(is_pointwise(node, loop, shape) for node in nodes) else None
 
 
 def holds_arrays(body: Graph) -> bool:
-    """Has it constants that are no single number? Only operands of the loop have memory that its
-    kernel can read."""
-    return any(n.op.name == "constant" and splat_value(n) is None for n in body.nodes())
+    """Does it hold constants that are not a single number? The kernel of a loop can read only its
+    operands."""
+    return any(n.op is constant and splat_value(n) is None for n in body.nodes())
 
 
 def is_pointwise(node: Node, loop: ScanLoop, shape: Shape) -> bool:
-    """Is it computed on the spot, from carries at the element it is computed for?"""
+    """Can it be computed on the spot, from carries at the same element?"""
     if node.op.in_place or any(t.dtype.is_quantized for t in node.types):
         return False
     if node.op.kind == "elementwise":
         return True
-    moves = node.op.kind == "movement" and (
-        node.op.read_rule is not None or node.op.name == "reshape"
-    )
+    moves = node.op.kind == "movement" and node.op.read_rule is not None
     return moves and not any(depends_on_carry(i, loop) and i.type.shape for i in node.inputs)
 
 
@@ -185,7 +185,7 @@ def depends_on_carry(node: Node, loop: ScanLoop) -> bool:
 
 
 def workgroup_groups(loop: ScanLoop, groups_of: Groups) -> tuple[Group, ...] | None:
-    """The groups of the body that need memory, if all of them are small products and maps."""
+    """The materialised groups of the body, if all are small products and maps."""
     body = loop.body
     every = [kind for node in (*body.inputs, *body.nodes()) for kind in node.types]
     if not all(kind.is_static for kind in every) or any(node.op.in_place for node in body.nodes()):
@@ -195,7 +195,7 @@ def workgroup_groups(loop: ScanLoop, groups_of: Groups) -> tuple[Group, ...] | N
     if any(
         o in loop.carried and o is not c for o, c in zip(body.outputs, loop.carried, strict=False)
     ):
-        return None  # carries that change places
+        return None  # carries are permuted
     groups = tuple(g for g in groups_of(body) if not is_only_reshape(g) or g.root in body.outputs)
     kept = [node for g in groups for node in g.outputs]
     stored = [*kept, *loop.carried]
@@ -214,12 +214,12 @@ def workgroup_groups(loop: ScanLoop, groups_of: Groups) -> tuple[Group, ...] | N
 
 
 def is_only_reshape(group: Group) -> bool:
-    """Nothing is computed: whoever reads it reads its operand."""
-    return group.members == (group.root,) and group.root.op.name == "reshape"
+    """Does it compute nothing? Then its readers read its operand."""
+    return group.members == (group.root,) and group.root.op.view
 
 
 def is_row_product(group: Group, memory: set[Node]) -> bool:
-    """A few rows times a matrix that lies in memory row by row."""
+    """Is it a few rows times a row-major matrix in memory?"""
     node = group.root
     rows, depth = node.type.shape[0], node.inputs[0].type.shape[-1]
     fits = node.type.rank == 2 and rows <= MOST_ROWS and 1 <= depth <= CHUNK  # type: ignore[operator]

@@ -1,6 +1,8 @@
-"""Passes, quantised weights: products that read a weight as it lies instead of decoding it first.
-Bit-exact: decoding rounds nothing the product would not see, and the order of the sum is that of a
-float matmul.
+"""Passes, quantised weights: rules by which a product reads a quantised weight directly instead of
+decoding it first.
+
+Bit-exact: decoding does not round beyond what the product would see, and the order of the sum is
+that of a float matmul.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -9,9 +11,9 @@ float matmul.
 from __future__ import annotations
 
 from tetrad.graph.nodes import Node
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import transpose
-from tetrad.ops.quantized_matmul.decoded import decoded_matmul, dequantize
-from tetrad.ops.special import matmul
+from tetrad.ops.quantized.op import dequantize
 from tetrad.passes.rewrite import Rules, var
 
 quantized = Rules("quantized")
@@ -20,5 +22,5 @@ x, w = var("x"), var("w")
 
 @quantized.rule(matmul(x, transpose(dequantize(w), perm=(1, 0))))
 def read_weight_in_place(x: Node, w: Node) -> Node | None:
-    """matmul(x, transpose(dequantize(w)))  ->  decoded_matmul(x, w), for matrices."""
-    return decoded_matmul(x, w) if x.type.rank == 2 else None
+    """matmul(x, transpose(dequantize(w)))  ->  matmul(x, w, transposed=True), for matrices."""
+    return matmul(x, w, transposed=True) if x.type.rank == 2 else None

@@ -1,6 +1,7 @@
-"""Passes, questions: what fusion asks about single nodes: the kind of group one begins, whether it
-can be read in place, how much work it is. Nodes in, answers out; which of them share a kernel is
-decided in `passes.fuse`.
+"""Passes, questions: what fusion asks about single nodes.
+
+Receives nodes, returns the kind of group a node starts, whether it can be read in place, and its
+work. `passes.fuse` decides which nodes share a kernel.
 """
 
 from __future__ import annotations
@@ -8,53 +9,52 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 
 from tetrad.core.sizes import Shape
-from tetrad.graph.group import LEAVES
+from tetrad.graph.build import constant
+from tetrad.graph.group import holds
 from tetrad.graph.nodes import Node
+from tetrad.ops.movement import concat, transpose
 
-# Ops that take in elementwise work on their result, and their kind of group.
-PRODUCTS = {"matmul": "matmul", "lowbit_matmul": "lowbit", "decoded_matmul": "decoded"}
 CHEAP = 4  # operations an element may cost and still be computed twice
 FOLD_WORK = 8  # of a reduction, in operations
 PARTS = 8  # of a concat that the kernels of its readers look through ...
 DEPTH = 4  # ... and how far down it is looked whether more are alike
-SIZED = ("slice", "reshape", "expand")  # ops whose settings are sizes
 WORTH = 32  # less work than that is not worth memory of its own
 
 
 def group_kind(node: Node) -> str:
-    if node.op.name in PRODUCTS:
-        return PRODUCTS[node.op.name]
-    if node.op.kind == "structural" and node.op.name not in LEAVES:
+    if holds(node.op.prologue, node):
+        return node.op.name
+    if node.op.kind == "structural" and not node.op.leaf:
         return node.op.name  # call, item, scan, while_loop, switch
     if node.op.kind == "reduce":
         return "rows" if is_row_reduction(node) else "columns"
     if node.op.kind == "special":
         return "special"
-    if node.op.name == "transpose" and moves_last_axis(node):
+    if node.op is transpose and moves_last_axis(node):
         return "transpose"
-    return "concat" if node.op.name == "concat" and is_concat_of_alike(node) else "map"
+    return "concat" if node.op is concat and is_concat_of_alike(node) else "map"
 
 
 def is_concat_of_alike(node: Node) -> bool:
-    """Of many parts, but of few kinds: each kind is a kernel."""
+    """Does it have many parts of few kinds? Then each kind is one kernel."""
     return len(node.inputs) > PARTS and len({looks(part) for part in node.inputs}) <= PARTS
 
 
 def looks(node: Node, depth: int = DEPTH) -> Hashable:
-    """What tells the code that computes a part from that of others, which may be told sizes; what
-    goes deeper is like nothing else."""
+    """What distinguishes the code that computes a part; sizes do not count, since they can be
+    arguments. Below `depth` a node equals only itself."""
     kinds = tuple((kind.dtype, kind.rank) for kind in node.types)
-    if node.op.name in LEAVES or group_kind(node) != "map":
+    if node.op.leaf or group_kind(node) != "map":
         return kinds
     if depth == 0:
         return node
-    params = () if node.op.name in SIZED else repr(node.params)
+    params = () if node.op.sized else repr(node.params)
     return (node.op.name, params, kinds, *(looks(i, depth - 1) for i in node.inputs))
 
 
 def moves_last_axis(node: Node) -> bool:
-    """Does a transpose put another axis last (so that neighbouring results are not neighbours in
-    memory)?"""
+    """Does a transpose change the last axis, so that adjacent results are not adjacent in
+    memory?"""
     perm = node.param("perm")
     big = [p for p in perm if node.inputs[0].type.shape[p] != 1]
     axes = [a for a, n in enumerate(node.inputs[0].type.shape) if n != 1]
@@ -74,7 +74,7 @@ def row_shape(node: Node) -> tuple[Shape, Shape]:
 
 
 def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shape) -> str | None:
-    """How a node that reads members of a rows group fits in: "row", "full", or not at all."""
+    """How a reader of members joins a rows group: "row", "full", or None."""
     levels = [members[i] for i in node.inputs if i in members]
     if not levels or node.type.dtype.is_complex:
         return None
@@ -84,9 +84,9 @@ def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shap
         if shape == outer + inner and "row" not in levels:
             return "full"
         return "row" if shape in (outer, ones) and "full" not in levels else None
-    if node.op.name == "reshape" and levels == ["row"]:
+    if node.op.view and levels == ["row"]:
         return "row" if shape in (outer, ones) else None
-    if node.op.name == "expand" and levels == ["row"] and shape == outer + inner:
+    if node.op.spreads and levels == ["row"] and shape == outer + inner:
         return "full" if node.inputs[0].type.shape == ones or not outer else None
     if is_row_reduction(node) and levels == ["full"] and row_shape(node) == (outer, inner):
         return "row"
@@ -94,34 +94,31 @@ def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shap
 
 
 def reorders(node: Node) -> bool:
-    """Does a reshape regroup axes, beyond adding and dropping those of size 1?"""
+    """Does a reshape regroup axes, beyond adding and dropping axes of size 1?"""
     before, after = node.inputs[0].type.shape, node.type.shape
     return [n for n in before if n != 1] != [n for n in after if n != 1]
 
 
 def is_view(node: Node, memory: set[Node]) -> bool:
-    """A rearrangement a matmul can read in place: transposes, slices and broadcasts of something in
-    memory."""
-    while node.op.name in ("transpose", "slice", "expand") or (
-        node.op.name == "reshape" and not reorders(node)
-    ):
+    """Can a matmul read it in place? Transposes, slices and broadcasts of an array in memory."""
+    while node.op.strided or (node.op.view and not reorders(node)):
         node = node.inputs[0]
-    return node.op.name in LEAVES or node in memory or group_kind(node) != "map"
+    return node.op.leaf or node in memory or group_kind(node) != "map"
 
 
 def is_prologue(node: Node, memory: set[Node]) -> bool:
-    """A view, or so little elementwise work on views that a matmul does it while reading."""
+    """Is it a view, or so little elementwise work on views that a matmul does it while reading?"""
     return is_view(node, memory) or (
         node.op.kind == "elementwise" and light_cost(node, memory) <= CHEAP
     )
 
 
 def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
-    """Operations per element of elementwise work on views; above `most` when there is anything
-    else, or more of it.
+    """Operations per element of elementwise work on views; more than `most` if there is anything
+    else, or more work.
 
-    Nobody asks by how much more, so it does not look further: in a chain whose steps read each
-    other twice, the ways down are as many as 2 to the power of its length.
+    The search stops at `most`: in a chain whose steps read each other twice, the number of paths is
+    exponential.
     """
     if is_splat(node) or is_view(node, memory):
         return 0
@@ -133,7 +130,8 @@ def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
 
 
 def weight(node: Node) -> int:
-    """How much code a node is, in operations: what is 64 bits wide takes twice the registers."""
+    """The amount of code for a node, in operations; 64-bit values count twice, as they take twice
+    the registers."""
     if node.op.kind == "elementwise":
         is_wide = any(n.type.dtype.bits > 32 for n in (node, *node.inputs))
         return node.op.cost * 2 if is_wide else node.op.cost
@@ -147,7 +145,8 @@ def total_weight(parts: Iterable[Iterable[Node]]) -> int:
 def costliest(
     parts: Mapping[Node, frozenset[Node]], inside: Mapping[Node, frozenset[Node]]
 ) -> Node | None:
-    """Of the operands, or what they rearrange, the one with most work that can be given memory."""
+    """The operand (or what it rearranges) with the most work, among those that can be given
+    memory."""
     found: Node | None = None
     most = WORTH
     for operand in parts:
@@ -162,6 +161,6 @@ def costliest(
 
 
 def is_splat(node: Node) -> bool:
-    if node.op.name == "expand":
+    if node.op.spreads:
         return is_splat(node.inputs[0])
-    return node.op.name == "constant" and node.type.size == 1
+    return node.op is constant and node.type.size == 1

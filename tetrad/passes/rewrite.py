@@ -1,8 +1,9 @@
-"""Passes, the rule engine: a rewrite is a pattern and a function that returns the better node.
+"""Passes, rewrite: the rule engine. A rewrite is a pattern and a function that returns the better
+node.
 
-Receives a node or a graph, returns it with the rules applied bottom-up until none fires. Patterns
-are written with the op functions users call, on variables instead of arrays; a rule that is not
-bit-exact names its licence.
+Receives a node or a graph, returns it with the rules applied bottom-up until none fires. A pattern
+is written with the op functions that users call, applied to variables. A rule that is not bit-exact
+names its licence.
 
     layout = Rules("layout")
     x, p, q = var("x"), var("p"), var("q")
@@ -34,15 +35,14 @@ from tetrad.ops.quotients import divide
 
 Axes = tuple[int, ...]
 Bindings = dict[str, Any]
-FIRINGS_PER_NODE = 50  # more on average means rules that feed each other without end
+FIRINGS_PER_NODE = 50  # more on average: rules that do not terminate
 
 
 # -- patterns --------------------------------------------------------------------------------------
 
 
 class Pattern:
-    """A shape of expression to look for. Python's operators build patterns of the ops they stand
-    for."""
+    """A shape of expression to match. Python's operators build patterns of their ops."""
 
     __slots__ = ()
 
@@ -80,8 +80,7 @@ class Pattern:
 
 @record(eq=False)
 class Var(Pattern):
-    """Matches any node (or the value of a param); used twice, it must be the same one both
-    times."""
+    """Matches any node (or the value of a param). If it occurs twice, both must be the same."""
 
     name: str
     ops: tuple[Op, ...] = ()  # none given: any node
@@ -99,12 +98,12 @@ class Applied(Pattern):
 
 
 def var(name: str, *, ops: tuple[Op, ...] = (), where: Callable[[Any], bool] | None = None) -> Var:
-    """A variable of a pattern; `ops` and `where` narrow what it matches."""
+    """A variable of a pattern; `ops` and `where` restrict what it matches."""
     return Var(name, ops, where)
 
 
 def match(pattern: Any, found: Any) -> Bindings | None:
-    """What the variables stand for when `found` has the shape of the pattern, else None."""
+    """The values of the variables if `found` matches the pattern, else None."""
     bindings: Bindings = {}
     return bindings if _match(pattern, found, bindings) else None
 
@@ -146,14 +145,14 @@ def _match_node(pattern: Applied, node: Node, bindings: Bindings) -> bool:
 
 
 def is_number(value: Number | None, wanted: Any) -> bool:
-    """Equal, the sign of zero included; `x + 0` in a pattern means +0.0 for floats."""
+    """Equal, including the sign of zero: `x + 0` in a pattern means +0.0 for floats."""
     if value is None or isinstance(value, bool) != isinstance(wanted, bool) or value != wanted:
         return False
     return math.copysign(1, value) == math.copysign(1, wanted)
 
 
 def full(value: Number, kind: ArrayType) -> Node:
-    """A constant of one value, broadcast to a type."""
+    """A constant with one value, broadcast to a type."""
     scalar = make_constant(np.asarray(value, kind.dtype.np))
     result: Node = scalar if kind.shape == () else expand(scalar, shape=kind.shape)
     return result
@@ -175,7 +174,7 @@ class Rule:
 
     @property
     def sentence(self) -> str:
-        """before -> after, as the docstring says it."""
+        """before -> after, from the docstring."""
         return (self.action.__doc__ or "").strip().splitlines()[0]
 
 
@@ -197,14 +196,14 @@ class Fired:
 
 @record(frozen=False)
 class RuleLog:
-    """The log of rules that fired, in order; handed in by whoever wants to know."""
+    """The rules that fired, in order."""
 
     fired: list[Fired] = field(default_factory=list)
 
 
 @record(eq=False)
 class _Candidate:
-    """A pattern with what most nodes fail on first: the ops its operands must have."""
+    """A pattern, with the quick test that most nodes fail: the ops of its operands."""
 
     pattern: Pattern
     rule: Rule
@@ -219,7 +218,8 @@ class _Candidate:
 
 
 class Rules:
-    """A named list of rules. The first that fits a node fires; the result is looked at again."""
+    """A named list of rules. The first rule that matches a node fires; the result is examined
+    again."""
 
     def __init__(self, name: str, *parts: Rules) -> None:
         self.name = name
@@ -230,8 +230,8 @@ class Rules:
                 self._include(rule)
 
     def rule(self, *patterns: Pattern, licence: str | None = None) -> Callable[[Action], Action]:
-        """Add a rule. Its function receives what the variables matched, by name; None means "not
-        here"."""
+        """Add a rule. Its function receives the values of the variables by name and returns the new
+        node, or None for "not here"."""
 
         def include(action: Action) -> Action:
             self._include(Rule(f"{self.name}.{action.__name__}", patterns, action, licence))
@@ -259,8 +259,7 @@ class Rules:
         return make_graph(target.name, target.inputs, self._rewrite(target.outputs, trace))
 
     def _rewrite(self, roots: Sequence[Node], trace: RuleLog | None) -> list[Node]:
-        """Bottom-up with an explicit stack: operands first, then the node, then whatever it
-        became."""
+        """Bottom-up with an explicit stack: operands first, then the node, then its replacement."""
         final: dict[Node, Node] = {}
         became: dict[Node, Node] = {}  # rewritten, its replacement not yet final
         log: list[Fired] = []
@@ -313,14 +312,14 @@ class Rules:
 
 
 def _roots(pattern: Pattern) -> tuple[Op | None, ...]:
-    """The ops a pattern can start at; None for a variable that any node may be."""
+    """The ops that the root of a pattern can have; None if any."""
     if isinstance(pattern, Applied):
         return (pattern.op,)
     return (pattern.ops or (None,)) if isinstance(pattern, Var) else ()
 
 
 def _operand_ops(pattern: Pattern) -> tuple[tuple[int, frozenset[Op]], ...]:
-    """For each operand that is no free variable: the ops it can have. A number is a constant, maybe
+    """For each operand that is no free variable, the ops it can have. A number is a constant, maybe
     broadcast."""
     if not isinstance(pattern, Applied):
         return ()
@@ -333,7 +332,7 @@ def _operand_ops(pattern: Pattern) -> tuple[tuple[int, frozenset[Op]], ...]:
 
 
 def _restless(log: Sequence[Fired]) -> CompileError:
-    """Rules must come to rest: neither lead back to where they were, nor go on for ever."""
+    """The error for rules that do not terminate: they undo each other, or fire for ever."""
     names = ", ".join(dict.fromkeys(f.rule.name for f in log[-10:]))
     return CompileError(
         f"rewrite rules do not come to rest: {names}", hint="one of them undoes another"

@@ -1,4 +1,4 @@
-"""Passes, simplification: all sets of rules, in one walk."""
+"""Passes, simplify: all sets of rules in one walk."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tetrad.passes.quantized import quantized
 from tetrad.passes.rewrite import Rules
 from tetrad.passes.split import parts
 
-# One walk: each set makes room for the others, and after the walk none of them fires.
+# One walk: rules of one set enable those of another, and after the walk none fires.
 simplify = Rules("simplify", parts, layout, algebra, quantized, fold)

@@ -1,10 +1,9 @@
-"""Passes, complex numbers: a graph on complex arrays in, a graph on their real and imaginary parts
-out.
+"""Passes, split: complex arrays become pairs of real arrays.
 
-Kernels know no complex type. Every complex node becomes two real ones by the `split` rule of its
-op; inputs, results of calls and of ops that take complex memory as it lies (`fft`, LAPACK) are read
-part by part, and what is an output or an operand of those is joined. A program without complex
-numbers stays as it is.
+Receives and returns graphs. Kernels have no complex type: the `split` rule of an op turns a complex
+node into two real nodes. Inputs, and results of calls and of ops that take complex memory (`fft`,
+LAPACK), are read part by part; outputs and operands of those ops are joined. A program without
+complex numbers stays as it is.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def split(graph: Graph, trace: RuleLog | None = None) -> Graph:
 
 
 class _Split:
-    """What each node became: a node of its own types, or the parts of a complex number, or both."""
+    """What each node became: a node of its own type, or the parts of a complex number, or both."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.kept: dict[Node, Node] = {}
@@ -81,7 +80,7 @@ class _Split:
         return self.pairs[node]
 
     def whole(self, nodes: Sequence[Node]) -> list[Node]:
-        """The nodes as others than split ops see them: complex ones joined."""
+        """The nodes for ops that are not split: complex ones joined."""
         for node in nodes:
             if node not in self.kept:
                 with taken_from(node.source):
@@ -90,8 +89,8 @@ class _Split:
 
 
 def constant_parts(node: Node) -> Pair:
-    """A small constant, or one of a single value, becomes two; a large one stays where it lies and
-    is read."""
+    """A small constant, or one with a single value, becomes two; a large one stays in memory and is
+    read part by part."""
     literal: Literal = node.param("value")
     if not literal.is_small and literal.splat is None:
         return part(node, which=0), part(node, which=1)

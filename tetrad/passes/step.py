@@ -1,8 +1,7 @@
-"""Passes, one step: what a step of the pipeline is, and how it is run: checked, verified, timed and
-shown.
+"""Passes, step: a step of the pipeline, and how it runs: checked, verified, timed and shown.
 
-Receives a graph, returns one of the same meaning. Which steps there are, and in which order, is the
-list in `compiler.pipeline`; jit runs the first of them by itself, so this file loads no other.
+Receives a graph, returns one of the same meaning. The list of steps is in `compiler.pipeline`. jit
+runs the first step by itself, so this file imports no other.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 @record
 class Pass:
-    """A step from graph to graph: a name for people, and what it does. It takes one graph after the
-    other, inner ones first; or, if it `is_whole`, a graph together with those it holds."""
+    """A step from graph to graph: a name and a function. It receives one graph at a time, inner
+    graphs first; or, if it `is_whole`, a graph together with those it holds."""
 
     name: str
     run: Callable[[Graph, RuleLog | None], Graph]
@@ -46,7 +45,7 @@ def run_pass(step: Pass, graph: Graph, log: RuleLog | None = None) -> Graph:
 
 
 def check_kept(step: Pass, before: Graph, after: Graph) -> None:
-    """A pass keeps the types of all results, as each rule keeps those of its node."""
+    """Check that a pass kept the types of all results."""
     old, new = ([output.type for output in graph.outputs] for graph in (before, after))
     if old != new:
         raise CompileError(
@@ -68,7 +67,7 @@ def show_step(name: str, text: Callable[[], str]) -> None:
 
 
 def describe(step: Pass, before: Graph, after: Graph, fired: Sequence[Fired]) -> str:
-    """What a pass did: the rules that fired, then the change line by line."""
+    """What a pass did: the rules that fired, then the changed lines."""
     if after is before:
         return f"pass {step.name}: graph {before.name}: nothing to do"
     lines = [

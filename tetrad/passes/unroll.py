@@ -1,8 +1,7 @@
-"""Passes, unrolling: a scan that is asked to unroll as many steps as it has is no loop.
+"""Passes, unroll: a scan that is unrolled by its whole length is no loop.
 
-Receives and returns graphs. The steps stand one after the other and are simplified, fused and
-planned together. A scan that is asked for fewer gets blocks of so many steps later on
-(`passes.block_scans`).
+Receives and returns graphs. Its steps are placed one after the other, and simplified, fused and
+planned together. A scan that asks for fewer steps gets blocks later (`passes.block_scans`).
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from tetrad.passes.plan_scan import is_unrolled
 
 
 def unroll(graph: Graph) -> Graph:
-    """The graph without the scans that are to be unrolled whole."""
+    """The graph without the scans that are unrolled completely."""
     return replace_loops(graph, lambda loop: unrolled(loop) if is_unrolled(loop) else None)
 
 
 def unrolled(loop: Node) -> list[Node]:
-    """The results of a scan without a loop."""
+    """The results of a scan, computed without a loop."""
     body, length, reverse = (loop.param(name) for name in ("body", "length", "reverse"))
     a, b = loop.param("consts"), loop.param("consts") + loop.param("carries")
     return steps_of(body, loop.inputs[:a], loop.inputs[a:b], loop.inputs[b:], length, reverse)
@@ -36,7 +35,7 @@ def steps_of(
     length: int,
     reverse: bool,
 ) -> list[Node]:
-    """The last carries, and the results of all steps, stacked."""
+    """The final carries, and the stacked results of all steps."""
     state, rows = list(carries), {}
     for t in reversed(range(length)) if reverse else range(length):
         made = spliced(body, [*consts, *state, *(row(x, t) for x in xs)])

@@ -36,7 +36,7 @@ SIGN = 0x80  # in the last byte of a float
 # f32 a block of activations has beside its codes: scale, scaled sum, sum of all codes and of the
 # first half
 FIELDS = 4
-# activations, as `ops.quantized_matmul.op` rounds them
+# activations, as `ops.quantized.op` rounds them
 q8_row = declare_quantized("q8_row", BLOCK, BLOCK + 4 * FIELDS)
 
 

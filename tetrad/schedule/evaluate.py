@@ -1,4 +1,5 @@
-"""The driver, interpreting: lowered steps run on the kernel evaluator, launch by launch, in NumPy.
+"""The schedule language, evaluate: a schedule and arrays in, its results out; every launch runs on
+the kernel evaluator, in NumPy.
 
 The right answer, bit for bit, for compiled code: used by TETRAD_INTERPRET, TETRAD_CHECK, bisect and
 the fuzzer.
@@ -11,51 +12,52 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from tetrad.core.sizes import bind
-from tetrad.kernel.evaluate import KernelTrap, evaluate
-from tetrad.schedule.nodes import Choose, Control, Invoke, Launch, Lowered, Repeat, Slot, While
+from tetrad.kernel.evaluate import KernelTrap
+from tetrad.kernel.evaluate import evaluate as evaluate_kernel
+from tetrad.schedule.nodes import Call, Control, Launch, Loop, Schedule, Slot, Switch, While
 
 Dims = Mapping[str, int]
 Memory = dict[Slot, np.ndarray]
 Watch = Callable[[Launch, Memory, Memory], None]
 
 
-def interpret(
-    lowered: Lowered, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
+def evaluate(
+    schedule: Schedule, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
 ) -> list[np.ndarray]:
-    """The outputs of a lowered graph; `watch` sees memory before and after every launch."""
-    memory: Memory = {slot: np.ravel(a) for slot, a in zip(lowered.inputs, arrays, strict=True)}
-    for step in lowered.steps:
+    """The outputs of a schedule; `watch` sees memory before and after every launch."""
+    memory: Memory = {slot: np.ravel(a) for slot, a in zip(schedule.inputs, arrays, strict=True)}
+    for step in schedule.steps:
         if isinstance(step, Control):
-            run_control(step, memory, dims, lambda body, given: interpret(body, given, dims, watch))
+            run_control(step, memory, dims, lambda body, given: evaluate(body, given, dims, watch))
             continue
         # of the table: no array in it is ever changed
         before = memory if watch is None else memory.copy()
         run_launch(step, memory, dims)
         if watch is not None:
             watch(step, before, memory)
-    return [value_of(slot, memory, dims).copy() for slot in lowered.outputs]
+    return [value_of(slot, memory, dims).copy() for slot in schedule.outputs]
 
 
-Run = Callable[[Lowered, list[np.ndarray]], list[np.ndarray]]
+Run = Callable[[Schedule, list[np.ndarray]], list[np.ndarray]]
 
 
 def run_control(step: Control, memory: Memory, dims: Dims, run: Run) -> None:
     """A step that holds others: `run` gives the outputs of a sub-graph for its inputs."""
     given = [value_of(s, memory, dims) for s in step.inputs]
     match step:
-        case Invoke():
+        case Call():
             results = run(step.body, given)
-        case Repeat():
+        case Loop():
             results = run_repeat(step, given, dims, run)
         case While():
             results = run_while(step, given, run)
-        case Choose():
+        case Switch():
             chosen = int(value_of(step.index, memory, dims))
             results = run(step.branches[min(max(chosen, 0), len(step.branches) - 1)], given)
     memory.update((slot, np.ravel(a)) for slot, a in zip(step.outputs, results, strict=True))
 
 
-def run_repeat(step: Repeat, given: list[np.ndarray], dims: Dims, run: Run) -> list[np.ndarray]:
+def run_repeat(step: Loop, given: list[np.ndarray], dims: Dims, run: Run) -> list[np.ndarray]:
     first = step.consts + step.carries
     fixed, state, xs = given[: step.consts], given[step.consts : first], given[first:]
     length = bind(step.length, dims)
@@ -87,7 +89,7 @@ def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
         return
     buffers = buffers_of(launch, memory, dims)
     try:
-        evaluate(launch.program, buffers, launch.arguments(dims), (groups, 1, 1), races=True)
+        evaluate_kernel(launch.program, buffers, launch.arguments(dims), (groups, 1, 1), races=True)
     except KernelTrap as trap:
         raise launch.traps[trap.code].error(trap.value) from None
 

@@ -1,9 +1,9 @@
-"""Lowering, results: what a graph becomes. A list of launches over slots; sizes may still be
-symbolic.
+"""The schedule language, nodes: what a graph becomes. Steps in order, over slots of memory; sizes
+may still be formulas of Dims.
 
 A `Slot` is memory for one array: an input, an output, a constant, or an intermediate the planner
 will place. A `Launch` is one kernel program with the slots of its buffers, the formulas of its
-arguments and the size of its grid.
+arguments and the size of its grid; the other steps run schedules of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tetrad.core import lapack
 from tetrad.core.dtypes import u8
 from tetrad.core.errors import BoundsError, TetradError
-from tetrad.core.record import field, record
+from tetrad.core.record import field, fields, record
 from tetrad.core.sizes import Size, bind
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
@@ -34,6 +34,26 @@ class Slot:
     kind: str
     position: int = -1  # among inputs or outputs
     literal: Literal | None = None
+
+    def __init__(
+        self,
+        name: str,
+        type: ArrayType,
+        kind: str,
+        position: int = -1,
+        literal: Literal | None = None,
+    ) -> None:
+        # Written out, twice as quick as that of other records: a language model has hundreds of
+        # slots, and every start makes them.
+        set_name, set_type, set_kind, set_position, set_literal = _SLOT_FIELDS
+        set_name(self, name)
+        set_type(self, type)
+        set_kind(self, kind)
+        set_position(self, position)
+        set_literal(self, literal)
+
+
+_SLOT_FIELDS = tuple([getattr(Slot, name).__set__ for name in fields(Slot)])
 
 
 @record
@@ -99,17 +119,17 @@ class Launch:
 
 
 @record(eq=False)
-class Invoke:
+class Call:
     """A `call`: the lowered sub-graph with the slots its inputs and outputs take."""
 
-    body: Lowered
+    body: Schedule
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     source: Source | None = None
     arena: Slot = field(default_factory=lambda: arena_slot())
 
     @property
-    def bodies(self) -> tuple[Lowered, ...]:
+    def bodies(self) -> tuple[Schedule, ...]:
         return (self.body,)
 
     @property
@@ -131,11 +151,14 @@ class Invoke:
 
 def arena_slot() -> Slot:
     """Room for the intermediates of a sub-graph while it runs; sized by the planner."""
-    return Slot("arena", ArrayType(u8, (0,)), "temp")
+    return Slot("arena", NO_BYTES, "temp")
+
+
+NO_BYTES = ArrayType(u8, (0,))
 
 
 @record(eq=False)
-class Repeat:
+class Loop:
     """A `scan`: the lowered body with the slots of all its steps.
 
     `inputs` are constants, initial carries and xs; `outputs` final carries and ys, in the order of
@@ -143,7 +166,7 @@ class Repeat:
     of ys has a second home in `spares`.
     """
 
-    body: Lowered
+    body: Schedule
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     consts: int
@@ -156,7 +179,7 @@ class Repeat:
     arena: Slot = field(default_factory=arena_slot)
 
     @property
-    def bodies(self) -> tuple[Lowered, ...]:
+    def bodies(self) -> tuple[Schedule, ...]:
         return (self.body,)
 
     @property
@@ -182,8 +205,8 @@ class While:
     """A `while_loop`: condition and body. `inputs` are constants of the condition, of the body, and
     initial carries."""
 
-    condition: Lowered
-    body: Lowered
+    condition: Schedule
+    body: Schedule
     inputs: tuple[Slot, ...]
     outputs: tuple[Slot, ...]
     condition_consts: int
@@ -194,7 +217,7 @@ class While:
     arena: Slot = field(default_factory=arena_slot)
 
     @property
-    def bodies(self) -> tuple[Lowered, ...]:
+    def bodies(self) -> tuple[Schedule, ...]:
         return (self.condition, self.body)
 
     @property
@@ -215,18 +238,18 @@ class While:
 
 
 @record(eq=False)
-class Choose:
+class Switch:
     """A `switch`: the branches, of which the i32 in slot `index` chooses one."""
 
     index: Slot
-    branches: tuple[Lowered, ...]
+    branches: tuple[Schedule, ...]
     inputs: tuple[Slot, ...]  # of every branch
     outputs: tuple[Slot, ...]
     source: Source | None = None
     arena: Slot = field(default_factory=arena_slot)
 
     @property
-    def bodies(self) -> tuple[Lowered, ...]:
+    def bodies(self) -> tuple[Schedule, ...]:
         return self.branches
 
     @property
@@ -246,12 +269,12 @@ class Choose:
         return frozenset((self.arena,))
 
 
-Control = Invoke | Repeat | While | Choose  # steps that hold other steps
+Control = Call | Loop | While | Switch  # steps that hold other steps
 Step = Launch | Control
 
 
 @record(eq=False)
-class Lowered:
+class Schedule:
     """A graph as steps in order; outputs[i] may be an input or a constant slot when nothing needs
     computing."""
 
@@ -261,11 +284,26 @@ class Lowered:
     outputs: tuple[Slot, ...]
     slots: Mapping[Node, Slot] = field(default_factory=dict)  # memory of every node that has some
 
+    def __str__(self) -> str:
+        from tetrad.schedule.text import to_text  # printing lives with parsing
 
-def programs_of(lowered: Lowered) -> list[Program]:
+        return to_text(self)
+
+
+def innermost_first(schedule: Schedule) -> list[Schedule]:
+    """The schedule and all that its steps run, each once, after those it runs itself."""
+    found: dict[Schedule, None] = {}
+    for step in schedule.steps:
+        if isinstance(step, Control):
+            for body in step.bodies:
+                found |= dict.fromkeys(innermost_first(body))
+    return [*found, schedule]
+
+
+def programs_of(schedule: Schedule) -> list[Program]:
     """The kernel of every launch, in order; those of sub-schedules each time one is run."""
     found: list[Program] = []
-    for step in lowered.steps:
+    for step in schedule.steps:
         if isinstance(step, Control):
             found.extend(program for body in step.bodies for program in programs_of(body))
         else:

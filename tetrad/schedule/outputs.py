@@ -1,7 +1,7 @@
-"""The driver, outputs: lowered steps in, how each result of a call gets its memory out.
+"""The schedule language, outputs: a schedule in, how each result of a call gets its memory out.
 
 A result may live where a donated input was, be one of the inputs, a constant, or another result;
-else it is fresh. `backends.cpu.executable` follows the plan at every call.
+else it is fresh. A back end follows the plan at every call.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tetrad.core.sizes import bind
-from tetrad.schedule.nodes import Launch, Lowered, Slot
+from tetrad.schedule.nodes import Launch, Schedule, Slot
 
 # How an output gets its memory, and a detail: fresh (bytes), constant (bytes), input (a copy of
 # that input), donated (the memory of that input), same (as that output).
@@ -19,11 +19,11 @@ OutputPlan = tuple[str, int]
 class Outputs:
     """The memory of one program's results, for any sizes."""
 
-    def __init__(self, lowered: Lowered, donated: tuple[int, ...]) -> None:
-        self.outputs = lowered.outputs
-        self.takeover = donations(lowered, donated)
+    def __init__(self, schedule: Schedule, donated: tuple[int, ...]) -> None:
+        self.outputs = schedule.outputs
+        self.takeover = donations(schedule, donated)
         self.written = frozenset(
-            s.position for step in lowered.steps for s in step.writes if s.kind == "input"
+            s.position for step in schedule.steps for s in step.writes if s.kind == "input"
         )
         # changed in place, but the caller's: the program gets copies
         self.copied = self.written - set(donated)
@@ -44,29 +44,29 @@ class Outputs:
         return ("fresh" if slot.kind == "output" else "constant"), bind(slot.type.nbytes, dims)
 
 
-def donations(lowered: Lowered, donated: tuple[int, ...]) -> dict[Slot, int]:
+def donations(schedule: Schedule, donated: tuple[int, ...]) -> dict[Slot, int]:
     """Outputs that may live where a donated input was: output slot -> input position."""
     taken: dict[Slot, int] = {}
     for position in donated:
-        source = lowered.inputs[position]
-        for slot in lowered.outputs:
+        source = schedule.inputs[position]
+        for slot in schedule.outputs:
             same_size = slot.kind == "output" and slot.type.nbytes == source.type.nbytes
-            if slot not in taken and same_size and fits_in_place(lowered, slot, source):
+            if slot not in taken and same_size and fits_in_place(schedule, slot, source):
                 taken[slot] = position
                 break
     return taken
 
 
-def fits_in_place(lowered: Lowered, result: Slot, source: Slot) -> bool:
+def fits_in_place(schedule: Schedule, result: Slot, source: Slot) -> bool:
     """Is the result only written once the source is no longer needed?"""
     reads = [
-        i for i, step in enumerate(lowered.steps) if source in step.reads or source in step.writes
+        i for i, step in enumerate(schedule.steps) if source in step.reads or source in step.writes
     ]
-    writes = [i for i, step in enumerate(lowered.steps) if result in step.writes]
-    if source in lowered.outputs or not writes:
+    writes = [i for i, step in enumerate(schedule.steps) if result in step.writes]
+    if source in schedule.outputs or not writes:
         return False
     last, first = max(reads, default=-1), min(writes)
-    step = lowered.steps[first]
+    step = schedule.steps[first]
     return last < first or (
         last == first and isinstance(step, Launch) and (result, source) in step.inplace
     )

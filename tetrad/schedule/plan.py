@@ -1,21 +1,26 @@
-"""Runtime, memory plan: where in the one arena every intermediate buffer lies.
+"""The schedule language, plan: where in the one arena every intermediate of a schedule lies.
 
-Receives how many bytes each buffer has and from which step to which step it is alive; returns
-aligned offsets and the size of the arena. Buffers alive at the same step never share bytes, except
-where a kernel writes its result in place.
+Receives a schedule and the values of its Dims; says how many bytes each intermediate has, from
+which step to which step it is alive, its aligned offset and the size of the arena. Buffers alive at
+the same step never share bytes, except where a kernel writes its result in place. The memory of
+results is planned by `schedule.outputs`.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tetrad.core.errors import CheckError
 from tetrad.core.record import record
+from tetrad.core.sizes import MAX_ELEMENTS, bind
+from tetrad.core.types import ArrayType
+from tetrad.schedule.nodes import Control, Schedule, Slot, Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +29,8 @@ ALIGNMENT = 64  # a cache line, and the widest vector
 THIRD_ORDER_LIMIT = 800  # above this many buffers a third attempt costs more time than it is worth
 
 Column: TypeAlias = "NDArray[np.int64]"
+Dims = Mapping[str, int]
+Numbers = Mapping[Slot, int]
 
 
 @record
@@ -111,6 +118,68 @@ def check_plan(lives: Sequence[Life], plan: Plan) -> None:
         if _share_bytes(lives, plan, i, j) and not _in_place(lives, plan, i, j):
             both = f"{_place(lives, plan, i)} and {_place(lives, plan, j)}"
             raise CheckError(f"plan: {both} share bytes while both are alive")
+
+
+def describe_plan(name: str, lives: Sequence[Life], plan: Plan) -> str:
+    """Where in the arena every intermediate lies, and during which steps."""
+    head = f"pass plan_memory: graph {name}: "
+    if not lives:
+        return head + "nothing to do"
+    lines = [
+        f"  {offset:8} {life.name}: {life.nbytes} bytes, steps {life.first} to {life.last}"
+        for life, offset in zip(lives, plan.offsets, strict=True)
+    ]
+    return "\n".join([f"{head}{len(lines)} intermediates -> {plan.total} bytes", *lines])
+
+
+# --- lifetimes ------------------------------------------------------------------------------------
+
+
+def lifetimes(
+    schedule: Schedule, dims: Dims, arenas: Mapping[Slot, int]
+) -> tuple[list[Slot], list[Life]]:
+    """When each intermediate is written first and read last. `arenas`: the bytes that sub-schedules
+    need while they run, by the arena slot of the step that runs them."""
+    first: dict[Slot, int] = {}
+    last: dict[Slot, int] = {}
+    for i, step in enumerate(schedule.steps):
+        touched = step.reads | step.writes
+        if isinstance(step, Control):
+            touched = touched | step.owned
+        for slot in touched:
+            if slot.kind == "temp":
+                first.setdefault(slot, i)
+                last[slot] = i
+    temps = sorted(first, key=lambda s: (first[s], s.name))
+    number = {slot: i for i, slot in enumerate(temps)}
+    lives = []
+    for slot in temps:
+        nbytes = arenas[slot] if slot in arenas else nbytes_at(slot.type, dims)
+        reuse = reusable(schedule.steps[first[slot]], slot, first, last, number)
+        lives.append(Life(slot.name, nbytes, first[slot], last[slot], reuse))
+    return temps, lives
+
+
+def reusable(
+    step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numbers
+) -> tuple[int, ...]:
+    """The temps whose storage `slot` may take over: read last by the step that writes it, whose
+    kernel allows it."""
+    if isinstance(step, Control):
+        return ()
+    pairs = [source for result, source in step.inplace if result is slot and source in number]
+    return tuple(number[s] for s in pairs if last[s] == first[slot] and first[s] < first[slot])
+
+
+def nbytes_at(kind: ArrayType, dims: Dims) -> int:
+    """The bytes of an array; sizes become numbers first, for multiplying formulas takes far
+    longer."""
+    shape = [n if type(n) is int else bind(n, dims) for n in kind.shape]
+    elements = math.prod(shape)
+    # the latter is an error, the type says which
+    if kind.dtype.is_quantized or elements > MAX_ELEMENTS:
+        return bind(kind.with_shape(tuple(shape)).nbytes, dims)
+    return elements * kind.dtype.np.itemsize
 
 
 # --- rules ----------------------------------------------------------------------------------------

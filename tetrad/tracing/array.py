@@ -633,7 +633,7 @@ def is_changing(x: TracedArray) -> bool:
     stack, seen = [x.node], {x.node}
     while stack:
         node = stack.pop()
-        if node.op.name == "stop_gradient" or not any(
+        if node.op.stops_gradient or not any(
             t.dtype.is_float or t.dtype.is_complex for t in node.types
         ):
             continue

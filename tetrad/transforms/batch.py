@@ -44,8 +44,8 @@ class Axis:
 
 NestedRule = Callable[[Node, Sequence[Node], Flags, Axis], Many]
 NESTED: dict[Op, NestedRule] = {}
-# by the name of the op: for those whose param `axis_name` is the axis
-COLLECTIVE: dict[str, NestedRule] = {}
+# of ops whose param `axis_name` is the axis
+COLLECTIVE: dict[Op, NestedRule] = {}
 
 
 @record
@@ -108,7 +108,7 @@ def lift_node(node: Node, done: Mapping[Node, Many], axis: Axis) -> Many:
     inputs = tuple(done[i][0][0] for i in node.inputs)
     batched = tuple(done[i][1][0] for i in node.inputs)
     if is_collective(node, axis):
-        return COLLECTIVE[node.op.name](node, inputs, batched, axis)
+        return COLLECTIVE[node.op](node, inputs, batched, axis)
     if node.op in NESTED and (any(batched) or axis.name is not None):
         return NESTED[node.op](node, inputs, batched, axis)
     if not any(batched):
@@ -121,11 +121,7 @@ def lift_node(node: Node, done: Mapping[Node, Many], axis: Axis) -> Many:
 
 
 def is_collective(node: Node, axis: Axis) -> bool:
-    return (
-        axis.name is not None
-        and node.op.name in COLLECTIVE
-        and node.param("axis_name") == axis.name
-    )
+    return axis.name is not None and node.op in COLLECTIVE and node.param("axis_name") == axis.name
 
 
 def batched_op(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Any:

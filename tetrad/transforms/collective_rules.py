@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from tetrad.core.dtypes import i32
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import positions, run
+from tetrad.ops.collective import all_gather, axis_index, pmax, psum
 from tetrad.transforms.batch import COLLECTIVE, Axis, Many, with_axis
 from tetrad.transforms.jvp import Flags
 
@@ -33,8 +34,8 @@ def batch_axis_index(node: Node, inputs: Sequence[Node], batched: Flags, axis: A
 
 
 COLLECTIVE |= {
-    "psum": batch_psum,
-    "pmax": batch_pmax,
-    "all_gather": batch_all_gather,
-    "axis_index": batch_axis_index,
+    psum: batch_psum,
+    pmax: batch_pmax,
+    all_gather: batch_all_gather,
+    axis_index: batch_axis_index,
 }

@@ -35,6 +35,7 @@ from tetrad.graph.custom import (
 )
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.calculus import reduce_sum
+from tetrad.ops.matmul.op import matmul
 from tetrad.transforms import batch as batching
 from tetrad.transforms import jvp as forward
 from tetrad.transforms import linearize as linearizing
@@ -276,7 +277,7 @@ def saved_nodes(wanted: Sequence[Node], policy: str | None) -> list[Node]:
     if policy is None:
         return []
     rank = 2 if policy == "dots_with_no_batch_dims_saveable" else math.inf
-    return [n for n in topological(wanted) if n.op.name == "matmul" and n.type.rank <= rank]
+    return [n for n in topological(wanted) if n.op is matmul and n.type.rank <= rank]
 
 
 def batch_checkpoint(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis) -> Many:

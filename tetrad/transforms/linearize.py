@@ -17,11 +17,12 @@ from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.graph.build import call, constant, make_call, make_graph, make_parameter, results
 from tetrad.graph.nodes import Graph, Node, topological
+from tetrad.ops.movement import expand, reshape, transpose
 from tetrad.transforms.forward import Both, NestedRule, Tangent, push
 from tetrad.transforms.jvp import Flags, flags_of, present
 
 CHEAP = 4  # operations an element that are rather done again than kept
-MOVES = ("expand", "reshape", "transpose")
+MOVES = (expand, reshape, transpose)
 
 
 @record
@@ -137,7 +138,7 @@ def sources_of(node: Node, at_hand: set[Node], budget: int) -> list[Node]:
     if node in at_hand or not node.inputs:
         return [node]
     op = node.op
-    if op.name in MOVES:
+    if op in MOVES:
         return sources_of(node.inputs[0], at_hand, budget)
     if op.kind == "elementwise" and op.cost <= budget:
         deeper = [s for i in node.inputs for s in sources_of(i, at_hand, budget - op.cost)]

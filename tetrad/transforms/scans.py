@@ -19,6 +19,7 @@ from tetrad.graph.build import fresh_like, make_graph, make_parameter, rebuild, 
 from tetrad.graph.loops import make_scan, scan
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import expand, moved, reshape, run, sliced, zeros_like
+from tetrad.ops.matmul.op import is_plain
 from tetrad.transforms import batch as batching
 from tetrad.transforms import jvp as forward
 from tetrad.transforms import linearize as linearizing
@@ -371,7 +372,7 @@ def row_parameter(x: Node) -> Node:
 
 def is_thin_product(node: Node) -> bool:
     """A product of matrices that together are not larger than it: cheaper kept than added up."""
-    if node.op.name != "matmul" or node.type.rank != 2:
+    if not is_plain(node) or node.type.rank != 2:
         return False
     (m, k), (_, n) = (i.type.shape for i in node.inputs)
     return all(isinstance(size, int) for size in (m, n, k)) and k * (m + n) <= m * n  # type: ignore[operator]

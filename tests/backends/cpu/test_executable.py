@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tetrad.backends.cpu import executable
 from tetrad.backends.cpu.memory import MOST_IDLE, Storage
-from tetrad.compiler import driver, reading
 from tetrad.compiler.driver import compile_graph
 
 Function = Any
@@ -40,13 +40,12 @@ def f() -> Function:
 
 def compiled_of(f: Function) -> Any:
     (program,) = f._programs.values()
-    return program.compiled
+    return program.executable
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    for module in (driver, reading):
-        monkeypatch.setattr(module, "MOST_PREPARED", 4)
+    monkeypatch.setattr(executable, "MOST_PREPARED", 4)
     yield 4
 
 
@@ -75,11 +74,11 @@ def test_results_do_not_depend_on_what_the_arena_held(f: Function) -> None:
 def test_so_many_sizes_are_ready_and_those_in_use_stay(f: Function, few: int, way: str) -> None:
     full = compile_graph(f.trace(td.Spec((td.Dim("n", max=1 << 20),))))
     compiled: Any = full if way == "compiled" else compiled_of(f)
-    prepared = compiled.runners if hasattr(compiled, "runners") else compiled.made
+    prepared = compiled.calls
     for n in range(20, 40):
         for size in (n, 7):
             compiled.run([Storage.from_numpy(numbers(size))], (size,))
-        assert len(prepared) <= few and len(compiled.scheduler.done) <= few
+        assert len(prepared) <= few and len(compiled.encoder.done) <= few
     assert set(prepared) == {(7,), (37,), (38,), (39,)}
 
 

@@ -18,11 +18,10 @@ from tetrad.backends.llvm.isa import Isa
 from tetrad.backends.llvm.module import prologue
 from tetrad.backends.llvm.rules import rules
 from tetrad.backends.llvm.target import Target
+from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.machine import Machine, RegisterTile
-from tetrad.graph.custom import undressed
 from tetrad.kernel import nodes as n
 from tetrad.lower.lower import Lowerer
-from tetrad.passes.pipeline import optimise
 from tetrad.schedule.nodes import programs_of
 
 PTX = Isa(
@@ -75,8 +74,8 @@ KERNELS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_become_ptx(name: str) -> None:
     function, specs = KERNELS[name]
-    graph = optimise(undressed(td.trace(function)(*specs)))
-    for program in programs_of(Lowerer(GPU.machine).lower_program(graph)):
+    graph = td.trace(function)(*specs)
+    for program in programs_of(lower_graph(graph, Lowerer(GPU.machine))):
         text = compile_module(emitted(program), GPU, is_object=False).decode()
         assert ".visible .entry kernel(" in text and "%tid.x" in text
         assert ("bar.sync" in text) == any(isinstance(i, n.Barrier) for i in walk(program.body))

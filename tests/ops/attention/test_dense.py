@@ -14,8 +14,9 @@ import pytest
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.ops.caches import interleaved
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa.x86_64 import BASELINE, V3, V4
-from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64
 from tetrad.core.errors import DtypeError, SettingError, ShapeError
@@ -26,7 +27,8 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.attention.op import attention
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 Array = np.ndarray
 RNG = np.random.default_rng(7)
@@ -113,7 +115,7 @@ def graph_of(arrays: list[Array], settings: tuple[tuple[str, Any], ...]) -> Grap
 
 
 @cache
-def compiled(graph: Graph) -> Compiled:
+def compiled(graph: Graph) -> Executable:
     return compile_graph(graph)
 
 
@@ -170,7 +172,7 @@ def test_machine_code_is_the_evaluator(way: str) -> None:
     settings = WAYS[way]
     arrays = operands((1, 5, 258, 2, 1, 3, 18), f32, settings.get("given", ()))
     program = compiled(graph_of(arrays, as_settings(**settings)))
-    for each in programs_of(program.lowered):
+    for each in programs_of(program.schedule):
         verify(each)
     for got, want in zip(
         run(program, arrays, {}, 2), run_on_evaluator(program, arrays), strict=True
@@ -238,8 +240,10 @@ def test_a_query_does_not_depend_on_what_is_beside_it(way: str) -> None:
 def test_every_level_gives_the_same_bits(dtype: DType) -> None:
     arrays = operands((1, 7, 258, 1, 1, 2, 3), dtype)
     graph = graph_of(arrays, as_settings(causal="bottom_right"))
-    lowered = [lower_graph(graph, Lowerer(level.machine)) for level in (BASELINE, V3, V4)]
-    found = [interpret(each, arrays, {})[0] for each in lowered]
+    found = [
+        evaluate_schedule(lower_graph(graph, Lowerer(level.machine)), arrays, {})[0]
+        for level in (BASELINE, V3, V4)
+    ]
     for one in found[1:]:
         assert difference(one, found[0]) is None
 
@@ -291,7 +295,7 @@ def test_memory_is_linear_in_the_number_of_keys() -> None:
         kinds = [ArrayType(f32, (1, length, 2, 16))] * 3
         inputs = [make_parameter(kind, i, fresh=True) for i, kind in enumerate(kinds)]
         made = attention(*inputs, layout="bsnh", scale=0.25, causal="top_left")
-        lowered = compile_graph(make_graph("attention", inputs, made)).lowered
+        lowered = compile_graph(make_graph("attention", inputs, made)).schedule
         programs = programs_of(lowered)
         return max(plain(b.count) * b.dtype.nbytes for p in programs for b in p.buffers if b.count)
 

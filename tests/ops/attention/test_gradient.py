@@ -12,7 +12,7 @@ import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.ops.attention.test_dense import WAYS, K, Q, V, operands
 from tetrad.backends.cpu.isa.x86_64 import BASELINE, V3, V4
-from tetrad.compiler.driver import compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64
 from tetrad.core.errors import SettingError, ShapeError
@@ -26,7 +26,8 @@ from tetrad.lower.lower import Lowerer
 from tetrad.nn import dot_product_attention
 from tetrad.ops.attention.gradient import WRT, attention_gradient
 from tetrad.ops.attention.op import attention
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
+from tetrad.schedule.nodes import programs_of
 
 Array = np.ndarray
 BOTH = pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
@@ -101,7 +102,7 @@ def test_machine_code_is_the_evaluator(name: str) -> None:
     arrays = operands((1, 5, 258, 2, 1, 3, 18), f32, settings.get("given", ()))
     arrays = with_residuals(arrays, settings)
     program = compile_graph(graph_of(arrays, settings))
-    for each in programs_of(program.lowered):
+    for each in programs_of(program.schedule):
         verify(each)
     pairs = zip(run(program, arrays, {}, 2), run_on_evaluator(program, arrays), strict=True)
     for got, want in pairs:
@@ -124,8 +125,10 @@ def test_batches_and_levels_give_the_same_bits() -> None:
     whole = run(compile_graph(graph_of(arrays, settings)), arrays, {}, 2)
     one = [x[:1] for x in arrays]
     graph = graph_of(one, settings)
-    lowered = [lower_graph(graph, Lowerer(level.machine)) for level in (BASELINE, V3, V4)]
-    found = [interpret(each, one, {}) for each in lowered]
+    found = [
+        evaluate_schedule(lower_graph(graph, Lowerer(level.machine)), one, {})
+        for level in (BASELINE, V3, V4)
+    ]
     for other in (run(compile_graph(graph_of(one, settings)), one), *found):
         for got, want in zip(other, whole, strict=True):
             assert difference(got, want[:1]) is None
@@ -141,7 +144,7 @@ def test_work_is_shared_out_with_the_same_bits(name: str) -> None:
     machines = [replace(V4.machine, parallel_groups=n) for n in (1, 8)]
     lowered = [lower_graph(graph, Lowerer(machine)) for machine in machines]
     assert [len(each.steps) for each in lowered] == [1, 2]
-    one, other = (interpret(each, arrays, {}) for each in lowered)
+    one, other = (evaluate_schedule(each, arrays, {}) for each in lowered)
     for got, want in zip(other, one, strict=True):
         assert difference(got, want) is None
 
@@ -169,7 +172,7 @@ def test_memory_is_linear_in_the_number_of_keys() -> None:
                 argnums=(0, 1, 2),
             )
         )(*(td.zeros(plain_shape(i.type)) for i in inputs))
-        programs = programs_of(compile_graph(graph).lowered)
+        programs = programs_of(compile_graph(graph).schedule)
         return max(plain(b.count) * b.dtype.nbytes for p in programs for b in p.buffers if b.count)
 
     assert largest(4096) <= 2 * largest(2048)

@@ -14,12 +14,13 @@ import pytest
 import tetrad as td
 from tests.compiled import difference, run, run_on_evaluator
 from tests.ops.caches import as_floats, interleaved, random_cache
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.isa.x86_64 import V3, V4
 from tetrad.backends.cpu.llvm import assembly, compile_object
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, i8, i32
 from tetrad.core.sizes import Dim, Size
@@ -30,7 +31,7 @@ from tetrad.kernel.verify import verify
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.attention.kernel import Split, heads_alone, split_of
 from tetrad.ops.attention.op import attention
-from tetrad.schedule.nodes import Launch
+from tetrad.schedule.nodes import Launch, programs_of
 
 Array = np.ndarray
 tokens = Dim("tokens", max=64)
@@ -72,7 +73,7 @@ def graph_of(kind: Kind, count: Size) -> Graph:
 
 
 @cache
-def compiled(kind: Kind, count: Size = tokens) -> Compiled:
+def compiled(kind: Kind, count: Size = tokens) -> Executable:
     return compile_graph(graph_of(kind, count))
 
 
@@ -176,7 +177,7 @@ def test_machine_code_is_the_evaluator(kind: Kind) -> None:
     for count, part in ((tokens, data), (2, data.only(slice(1, 3)))):
         dims = {} if isinstance(count, int) else {"tokens": 5}
         program = compiled(kind, count)
-        for each in programs_of(program.lowered):
+        for each in programs_of(program.schedule):
             verify(each)
         (want,) = run_on_evaluator(program, part.arrays(), dims)
         assert difference(result(kind, part, count), want) is None

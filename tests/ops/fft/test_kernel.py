@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from tests.compiled import difference, run, run_on_evaluator
 from tests.norms import exact, line_errors
 from tests.test_conformance import conforms, graph_of
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.backends.cpu.llvm import compile_object
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import Compiled, compile_graph
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, as_dtype, c64, c128
 from tetrad.core.op import Case, Op
@@ -34,7 +35,7 @@ from tetrad.ops.fft.plan import (
     split,
     split_cost,
 )  # fmt: skip
-from tetrad.schedule.evaluate import interpret
+from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Launch
 
 Array = np.ndarray
@@ -47,7 +48,7 @@ def numbers(shape: tuple[int, ...], dtype: DType, seed: int = 0) -> Array:
     return values.astype(dtype.np)
 
 
-def compiled(op: Op, x: Array, **params: Any) -> Compiled:
+def compiled(op: Op, x: Array, **params: Any) -> Executable:
     return compile_graph(graph_of(op, Case((x,), params)))
 
 
@@ -151,7 +152,7 @@ def assert_launches_are_one(
     one = compiled(op, x, **params)
     monkeypatch.setattr(lowering, "KEPT_BYTES", 0)
     many = compiled(op, x, **params)
-    assert len(one.lowered.steps) == 1 < len(many.lowered.steps)
+    assert len(one.schedule.steps) == 1 < len(many.schedule.steps)
     assert difference(run(many, [x], threads=2)[0], run(one, [x])[0]) is None
     assert difference(run_on_evaluator(many, [x])[0], run(one, [x])[0]) is None
 
@@ -161,7 +162,7 @@ def test_every_machine_has_the_same_bits(n: int) -> None:
     x = numbers((3, n), c64)
     graph = optimise(graph_of(fft, Case((x,), FORWARD)))
     results = [
-        interpret(lower_graph(graph, Lowerer(target.machine)), [x], {})[0]
+        evaluate_schedule(lower_graph(graph, Lowerer(target.machine)), [x], {})[0]
         for target in LEVELS.values()
     ]
     assert all(difference(results[0], other) is None for other in results[1:])

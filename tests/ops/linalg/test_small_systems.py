@@ -10,10 +10,12 @@ import pytest
 
 from tests.compiled import difference, run, run_on_evaluator
 from tests.test_conformance import graph_of
-from tetrad.compiler.driver import Compiled, compile_graph, programs_of
+from tetrad.backends.cpu.executable import Executable
+from tetrad.compiler.driver import compile_graph
 from tetrad.core.op import REGISTRY, Case
 from tetrad.kernel.nodes import Foreign, Instr
 from tetrad.kernel.verify import verify
+from tetrad.schedule.nodes import programs_of
 
 Arrays = list[np.ndarray]
 # One system, fewer than 16, some more, tiles of 16 elements; above 16 rows LAPACK works.
@@ -23,11 +25,11 @@ DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f32", 
 SHAPES = pytest.mark.parametrize(("rows", "batch"), SIZES, ids=str)
 
 
-def compiled(name: str, *args: np.ndarray, **params: Any) -> tuple[Compiled, Arrays]:
+def compiled(name: str, *args: np.ndarray, **params: Any) -> tuple[Executable, Arrays]:
     """The results of machine code, after a comparison with the evaluator to the bit, for 1 and 2
     threads."""
     program = compile_graph(graph_of(REGISTRY[name], Case(args, params)))
-    for kernel in programs_of(program.lowered):
+    for kernel in programs_of(program.schedule):
         verify(kernel)
     wanted = run_on_evaluator(program, list(args))
     for threads, poison in ((1, 0xFF), (2, 0x00)):
@@ -167,7 +169,7 @@ def calls(block: tuple[Instr, ...]) -> int:
 def test_small_systems_need_no_lapack(rows: int, wanted: int) -> None:
     a = np.eye(rows, dtype=np.float32)
     program = compile_graph(graph_of(REGISTRY["lu"], Case((a,))))
-    assert sum(calls(kernel.body) for kernel in programs_of(program.lowered)) == wanted
+    assert sum(calls(kernel.body) for kernel in programs_of(program.schedule)) == wanted
 
 
 def test_the_largest_of_the_small_systems() -> None:

@@ -14,16 +14,16 @@ from tetrad.backends.cpu.isa.x86_64 import V3, V4
 from tetrad.backends.cpu.llvm import assembly
 from tetrad.backends.llvm.module import emit_module
 from tetrad.backends.llvm.target import Target
-from tetrad.compiler.driver import programs_of
 from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
-from tetrad.ops.quantized_matmul.op import lowbit_matmul, quantize_rows
-from tetrad.ops.special import matmul
+from tetrad.ops.matmul.op import matmul
+from tetrad.ops.quantized.op import quantize_rows
 from tetrad.passes.inline_custom import inline_custom
+from tetrad.schedule.nodes import programs_of
 
 SIZE = 512
 TOKENS = 64
@@ -72,7 +72,9 @@ def test_the_inner_loop_of_a_low_bit_product_does_not_spill(target: Target, form
     registers."""
     numbers = np.random.default_rng(0).standard_normal((SIZE, SIZE), np.float32)
     weight = td.quant.quantize(numbers, format)
-    graph = td.trace(lambda x: lowbit_matmul(quantize_rows(x), weight))(td.Spec((TOKENS, SIZE)))
+    graph = td.trace(lambda x: matmul(quantize_rows(x), weight, transposed=True))(
+        td.Spec((TOKENS, SIZE))
+    )
     lines = inner_loop(optimise(inline_custom(graph)), target, "dot\t")
     assert sum("dot\t" in line for line in lines) == 4 * 8 * target.machine.lowbit_tokens
     assert spills(target, lines) == []

@@ -55,7 +55,7 @@ class CpuBackend:
     def begin(self, program: Program) -> None:
         lazy.module("tetrad.backends.cpu.compile").KERNELS.begin(program, isa.current_target())
 
-    def compile(self, schedule: nodes.Lowered) -> dict[Program, int]:
+    def compile(self, schedule: nodes.Schedule) -> dict[Program, int]:
         """The address of every kernel; with them there is the loop that runs schedules."""
         runtime = lazy.module("tetrad.backends.cpu.code_cache").loading_runtime()
         found: dict[Program, int] = lazy.module("tetrad.backends.cpu.compile").KERNELS.load(

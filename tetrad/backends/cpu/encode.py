@@ -1,4 +1,4 @@
-"""The driver, schedule: lowered steps and the values of the Dims in, a native table with every
+"""The CPU back end, encode: a schedule and the values of its Dims in, a native table with every
 offset filled in out.
 
 Formulas become numbers here: buffer sizes, arena offsets, kernel arguments, grids. A new size of a
@@ -7,8 +7,7 @@ Dim makes a new table and compiles nothing. Bases of a table: its inputs, its ou
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -26,11 +25,10 @@ from tetrad.backends.cpu.table import (
 )
 from tetrad.core import show
 from tetrad.core.record import record, replace
-from tetrad.core.sizes import MAX_ELEMENTS, bind
-from tetrad.core.types import ArrayType
+from tetrad.core.sizes import bind
 from tetrad.kernel.nodes import TAG_SHIFT, Program
-from tetrad.schedule.nodes import Control, Invoke, Launch, Lowered, Repeat, Slot, Step, TrapSite
-from tetrad.schedule.plan import Life, Plan, plan
+from tetrad.schedule.nodes import Call, Control, Launch, Loop, Schedule, Slot, Step, TrapSite
+from tetrad.schedule.plan import Life, Plan, lifetimes, nbytes_at, plan
 
 Dims = Mapping[str, int]
 # of one thread, roughly: what decides whether a call is worth waking workers
@@ -44,7 +42,7 @@ SHARED_NS = 20_000  # from here on it pays to let quick workers take over from s
 
 
 @record(eq=False)
-class Scheduled:
+class EncodedTable:
     """A table, its arena, and what its trap codes mean."""
 
     table: Table
@@ -72,11 +70,6 @@ class Constants:
         return self.storage[slot].ptr
 
 
-def address_of(constants: Constants, outputs: Sequence[Slot], i: int) -> int:
-    """The address of an output that is a constant."""
-    return constants.address(outputs[i])
-
-
 def held_in_place(array: np.ndarray) -> Storage:
     """The bytes of a constant where they lie, or a copy if that is not where kernels may expect
     them."""
@@ -88,35 +81,35 @@ def held_in_place(array: np.ndarray) -> Storage:
     return held
 
 
-class Scheduler:
-    """Makes tables for one compiled program; sub-programs are scheduled once per size."""
+class TableEncoder:
+    """Makes tables for one compiled program; sub-programs are encoded once per size."""
 
     def __init__(self, addresses: Mapping[Program, int], constants: Constants) -> None:
         self.addresses, self.constants = addresses, constants
         self.tags: dict[Launch, int] = {}  # the same for all sizes, and in every process
-        self.done: dict[tuple[tuple[str, int], ...], dict[Lowered, Scheduled]] = {}  # by sizes
+        self.done: dict[tuple[tuple[str, int], ...], dict[Schedule, EncodedTable]] = {}  # by sizes
 
-    def schedule(self, lowered: Lowered, dims: Dims) -> Scheduled:
+    def encode(self, schedule: Schedule, dims: Dims) -> EncodedTable:
         done = self.done.setdefault(tuple(sorted(dims.items())), {})
-        if lowered not in done:
-            done[lowered] = self.schedule_once(lowered, dims)
-        return done[lowered]
+        if schedule not in done:
+            done[schedule] = self.encode_once(schedule, dims)
+        return done[schedule]
 
     def forget(self, dims: Dims) -> None:
         """Give up the schedules of these sizes."""
         self.done.pop(tuple(sorted(dims.items())), None)
 
-    def schedule_once(self, lowered: Lowered, dims: Dims) -> Scheduled:
-        inner = self.inner(lowered, dims)
-        temps, lives = lifetimes(lowered, dims, inner)
+    def encode_once(self, schedule: Schedule, dims: Dims) -> EncodedTable:
+        inner = self.inner(schedule, dims)
+        temps, lives = lifetimes(schedule, dims, arenas_of(inner))
         with show.spending("plan_memory"):
             placed = plan(lives)
-        where = Places(lowered, dict(zip(temps, placed.offsets, strict=True)), self.constants)
+        where = Places(schedule, dict(zip(temps, placed.offsets, strict=True)), self.constants)
         entries: list[Entry] = []
         traps: dict[int, TrapSite] = {}
         launches: dict[int, Launch] = {}
         scratch, cost = 0, Cost()
-        for step in lowered.steps:
+        for step in schedule.steps:
             if isinstance(step, Control):
                 entries.append(control_entry(step, inner[step], where, dims))
                 for part in inner[step]:
@@ -134,7 +127,7 @@ class Scheduler:
             if entry is not None:
                 entries.append(entry)
         table = Table(entries, scratch, heavy=cost.nanoseconds > HEAVY_NS)
-        return Scheduled(
+        return EncodedTable(
             table,
             placed.total,
             placed,
@@ -146,15 +139,15 @@ class Scheduler:
             cost.flops,
         )
 
-    def inner(self, lowered: Lowered, dims: Dims) -> dict[Step, list[Scheduled]]:
-        """The scheduled sub-graphs of each step that has some."""
-        holders = [step for step in lowered.steps if isinstance(step, Control)]
-        return {step: [self.schedule(body, dims) for body in step.bodies] for step in holders}
+    def inner(self, schedule: Schedule, dims: Dims) -> dict[Control, list[EncodedTable]]:
+        """The encoded sub-graphs of each step that has some."""
+        holders = [step for step in schedule.steps if isinstance(step, Control)]
+        return {step: [self.encode(body, dims) for body in step.bodies] for step in holders}
 
-    def places(self, lowered: Lowered, dims: Dims) -> Places:
+    def places(self, schedule: Schedule, dims: Dims) -> Places:
         """Where the slots of a graph lie, relative to the bases of its table."""
-        temps, lives = lifetimes(lowered, dims, self.inner(lowered, dims))
-        return Places(lowered, dict(zip(temps, plan(lives).offsets, strict=True)), self.constants)
+        temps, lives = lifetimes(schedule, dims, arenas_of(self.inner(schedule, dims)))
+        return Places(schedule, dict(zip(temps, plan(lives).offsets, strict=True)), self.constants)
 
     def kernel_entry(
         self, launch: Launch, dims: Dims, where: Where, scratch: list[int], tag: int
@@ -177,15 +170,9 @@ class Scheduler:
         return replace(entry, calls_out=True) if launch.calls_out else entry
 
 
-def nbytes_at(kind: ArrayType, dims: Dims) -> int:
-    """The bytes of an array; sizes become numbers first, for multiplying formulas takes far
-    longer."""
-    shape = [n if type(n) is int else bind(n, dims) for n in kind.shape]
-    elements = math.prod(shape)
-    # the latter is an error, the type says which
-    if kind.dtype.is_quantized or elements > MAX_ELEMENTS:
-        return bind(kind.with_shape(tuple(shape)).nbytes, dims)
-    return elements * kind.dtype.np.itemsize
+def arenas_of(inner: Mapping[Control, list[EncodedTable]]) -> dict[Slot, int]:
+    """The room each step with sub-schedules needs while it runs: that of the largest of them."""
+    return {step.arena: max(part.arena_bytes for part in parts) for step, parts in inner.items()}
 
 
 def tagged(code: int, tag: int) -> int:
@@ -203,8 +190,10 @@ class Places:
     """Slot -> word: inputs and outputs by their own base, temps in the arena, constants
     absolute."""
 
-    def __init__(self, lowered: Lowered, offsets: Mapping[Slot, int], constants: Constants) -> None:
-        self.inputs, self.outputs = len(lowered.inputs), len(lowered.outputs)
+    def __init__(
+        self, schedule: Schedule, offsets: Mapping[Slot, int], constants: Constants
+    ) -> None:
+        self.inputs, self.outputs = len(schedule.inputs), len(schedule.outputs)
         self.offsets, self.constants = offsets, constants
 
     @property
@@ -219,55 +208,6 @@ class Places:
         if slot.kind == "constant":
             return Word(NUMBER, self.constants.address(slot))
         return Word(self.arena, self.offsets[slot])
-
-
-def lifetimes(
-    lowered: Lowered, dims: Dims, inner: Mapping[Step, list[Scheduled]]
-) -> tuple[list[Slot], list[Life]]:
-    """When each intermediate is written first and read last; sub-programs need room for their arena
-    while they run."""
-    first: dict[Slot, int] = {}
-    last: dict[Slot, int] = {}
-    for i, step in enumerate(lowered.steps):
-        touched = step.reads | step.writes
-        if isinstance(step, Control):
-            touched = touched | step.owned
-        for slot in touched:
-            if slot.kind == "temp":
-                first.setdefault(slot, i)
-                last[slot] = i
-    temps = sorted(first, key=lambda s: (first[s], s.name))
-    number = {slot: i for i, slot in enumerate(temps)}
-    lives = []
-    for slot in temps:
-        nbytes = nbytes_at(slot.type, dims)
-        step = lowered.steps[first[slot]]
-        if isinstance(step, Control) and slot is step.arena:
-            nbytes = max(part.arena_bytes for part in inner[step])
-        lives.append(
-            Life(
-                slot.name,
-                nbytes,
-                first[slot],
-                last[slot],
-                reusable(step, slot, first, last, number),
-            )
-        )
-    return temps, lives
-
-
-Numbers = Mapping[Slot, int]
-
-
-def reusable(
-    step: Step, slot: Slot, first: Numbers, last: Numbers, number: Numbers
-) -> tuple[int, ...]:
-    """The temps whose storage `slot` may take over: read last by the step that writes it, whose
-    kernel allows it."""
-    if isinstance(step, Control):
-        return ()
-    pairs = [source for result, source in step.inplace if result is slot and source in number]
-    return tuple(number[s] for s in pairs if last[s] == first[slot] and first[s] < first[slot])
 
 
 def scratch_layout(program: Program, dims: Dims) -> list[int]:
@@ -293,7 +233,7 @@ class Cost:
         self.bytes += moved
         self.flops += flops
 
-    def add_inner(self, inner: Scheduled, times: int) -> None:
+    def add_inner(self, inner: EncodedTable, times: int) -> None:
         self.nanoseconds += inner.nanoseconds * times
         self.bytes += inner.bytes_moved * times
         self.flops += inner.flops * times
@@ -318,58 +258,58 @@ def nanoseconds(moved: int, flops: int) -> float:
 # -- showing ---------------------------------------------------------------------------------------
 
 
-def describe(scheduled: Scheduled, lowered: Lowered, dims: Dims) -> str:
-    """A schedule as text: every entry with its buffers as base+offset and its numbers, sub-programs
-    once, first."""
+def describe(encoded: EncodedTable, schedule: Schedule, dims: Dims) -> str:
+    """The text of a schedule, then as comments its tables: every entry with its buffers as
+    base+offset and its numbers, sub-schedules once, first."""
     parts = [
         describe_table(table, part, dims)
-        for part, table in tables_of(scheduled.table, lowered, dims).items()
+        for part, table in tables_of(encoded.table, schedule, dims).items()
     ]
-    room = f"  arena {scheduled.arena_bytes} bytes for {len(scheduled.lives)} intermediates"
-    return "\n".join(
-        [*parts, f"{room}; {scheduled.bytes_moved} bytes moved, {scheduled.flops} operations"]
-    )
+    room = f"  arena {encoded.arena_bytes} bytes for {len(encoded.lives)} intermediates"
+    total = f"{room}; {encoded.bytes_moved} bytes moved, {encoded.flops} operations"
+    lines = "\n".join([*parts, total]).split("\n")
+    return f"{schedule}\n" + "\n".join(f"# {line}" for line in lines)
 
 
-def tables_of(table: Table, lowered: Lowered, dims: Dims) -> dict[Lowered, Table]:
+def tables_of(table: Table, schedule: Schedule, dims: Dims) -> dict[Schedule, Table]:
     """The tables of a program and of all it calls, each once, after those it calls."""
-    found: dict[Lowered, Table] = {}
-    for step, entry in zip(running(lowered, dims), table.entries, strict=True):
+    found: dict[Schedule, Table] = {}
+    for step, entry in zip(running(schedule, dims), table.entries, strict=True):
         if isinstance(step, Control):
             for body, inner in inner_tables(step, entry):
                 found.update(tables_of(inner, body, dims))
-    return {**found, lowered: table}
+    return {**found, schedule: table}
 
 
-def running(lowered: Lowered, dims: Dims) -> list[Step]:
+def running(schedule: Schedule, dims: Dims) -> list[Step]:
     """The steps that have an entry: a launch without workgroups has none."""
     return [
-        step for step in lowered.steps if isinstance(step, Control) or bind(step.groups, dims) != 0
+        step for step in schedule.steps if isinstance(step, Control) or bind(step.groups, dims) != 0
     ]
 
 
-def describe_table(table: Table, lowered: Lowered, dims: Dims) -> str:
+def describe_table(table: Table, schedule: Schedule, dims: Dims) -> str:
     head = (
-        f"schedule {lowered.graph.name}: {len(table.entries)} entries, scratch "
+        f"table {schedule.graph.name}: {len(table.entries)} entries, scratch "
         f"{table.scratch_bytes} bytes, "
     )
     lines = [head + ("all threads" if table.heavy else "the calling thread")]
-    for i, (step, entry) in enumerate(zip(running(lowered, dims), table.entries, strict=True)):
-        lines.append(f"  {i:3} {describe_entry(step, entry, lowered)}")
+    for i, (step, entry) in enumerate(zip(running(schedule, dims), table.entries, strict=True)):
+        lines.append(f"  {i:3} {describe_entry(step, entry, schedule)}")
     return "\n".join(lines)
 
 
-def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
-    if isinstance(step, Invoke) and isinstance(entry, CallEntry):
-        return f"call {entry.name}({', '.join(word_text(w, lowered) for w in entry.bases)})"
-    if isinstance(step, Repeat) and isinstance(entry, LoopEntry):
+def describe_entry(step: Step, entry: Entry, schedule: Schedule) -> str:
+    if isinstance(step, Call) and isinstance(entry, CallEntry):
+        return f"call {entry.name}({', '.join(word_text(w, schedule) for w in entry.bases)})"
+    if isinstance(step, Loop) and isinstance(entry, LoopEntry):
         bases = [
-            word_text(b.word, lowered) + (f"{b.stride:+}" if b.stride else "") for b in entry.bases
+            word_text(b.word, schedule) + (f"{b.stride:+}" if b.stride else "") for b in entry.bases
         ]
         return f"{step.name} [{entry.trips.value} times{' alone' * entry.alone}] {' '.join(bases)}"
     if isinstance(step, Control):
         given = entry.bases if isinstance(entry, CallEntry) else called_bases(entry)
-        return f"{step.name}({', '.join(word_text(w, lowered) for w in given)})"
+        return f"{step.name}({', '.join(word_text(w, schedule) for w in given)})"
     if not isinstance(entry, KernelEntry) or not isinstance(step, Launch):
         raise TypeError(f"{entry.name}: a launch is a kernel entry, an invocation a call entry")
     storage = [b.name for b in step.program.buffers if not b.is_scratch]
@@ -382,7 +322,7 @@ def describe_entry(step: Step, entry: Entry, lowered: Lowered) -> str:
         if slot.kind == "constant"
     }
     words = [
-        f"{label}={held.get(w) or word_text(w, lowered)}"
+        f"{label}={held.get(w) or word_text(w, schedule)}"
         for label, w in zip(labels, entry.words, strict=True)
     ]
     slices, how = f" slice {entry.slice}" if entry.slice else "", " serial" if entry.serial else ""
@@ -396,8 +336,8 @@ def called_bases(entry: Entry) -> tuple[Word, ...]:
     return first.bases if isinstance(first, CallEntry) else ()
 
 
-def word_text(word: Word, lowered: Lowered) -> str:
-    inputs, outputs = len(lowered.inputs), len(lowered.outputs)
+def word_text(word: Word, schedule: Schedule) -> str:
+    inputs, outputs = len(schedule.inputs), len(schedule.outputs)
     if word.base == NUMBER:
         return str(word.value)
     if word.base < inputs:

@@ -1,4 +1,5 @@
-"""The driver, loops: lowered steps that hold other steps in, entries of a native table out.
+"""The CPU back end, encode loops: steps that hold other schedules in, entries of a native table
+out.
 
 The body of a loop is a table of its own, as that of a call is: its bases are its inputs, its
 outputs and its arena. A loop moves them from iteration to iteration: rows of xs and ys by their
@@ -24,7 +25,7 @@ from tetrad.backends.cpu.table import (
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
-from tetrad.schedule.nodes import Choose, Control, Invoke, Lowered, Repeat, Slot, While
+from tetrad.schedule.nodes import Call, Control, Loop, Schedule, Slot, Switch, While
 
 Dims = Mapping[str, int]
 NUMBER = -1  # base of a word that is a plain number
@@ -61,14 +62,14 @@ def control_entry(step: Control, inner: Sequence[Inner], where: Placing, dims: D
     """One entry for a step, given its scheduled sub-graphs in the order of `step.bodies`."""
     arena = where.word(step.arena)
     match step:
-        case Invoke():
+        case Call():
             bases = [where.word(s) for s in (*step.inputs, *step.outputs)]
             return CallEntry(inner[0].table, (*bases, arena), name=step.body.graph.name)
-        case Repeat():
+        case Loop():
             return repeat_entry(step, inner[0], where, dims)
         case While():
             return while_entry(step, inner, where, dims)
-        case Choose():
+        case Switch():
             given = tuple(where.word(s) for s in (*step.inputs, *step.outputs, step.arena))
             calls = (
                 CallEntry(i.table, given, name=b.graph.name)
@@ -81,7 +82,7 @@ def control_entry(step: Control, inner: Sequence[Inner], where: Placing, dims: D
 
 def times(step: Control, dims: Dims) -> int:
     """How often the sub-graphs of a step run, as far as can be known."""
-    if isinstance(step, Repeat):
+    if isinstance(step, Loop):
         return bind(step.length, dims)
     return GUESSED_TRIPS if isinstance(step, While) else 1
 
@@ -89,7 +90,7 @@ def times(step: Control, dims: Dims) -> int:
 # -- scan ------------------------------------------------------------------------------------------
 
 
-def repeat_entry(step: Repeat, inner: Inner, where: Placing, dims: Dims) -> LoopEntry:
+def repeat_entry(step: Loop, inner: Inner, where: Placing, dims: Dims) -> LoopEntry:
     count = bind(step.length, dims)
     walk = Walk(count, step.reverse, dims)
     fixed = step.consts + step.carries
@@ -111,22 +112,22 @@ def repeat_entry(step: Repeat, inner: Inner, where: Placing, dims: Dims) -> Loop
     )
 
 
-def carry_of(step: Repeat, i: int, where: Placing, walk: Walk) -> Carry:
+def carry_of(step: Loop, i: int, where: Placing, walk: Walk) -> Carry:
     home = step.outputs[i]
     bases = step.consts + i, len(step.inputs) + i
     return Carry(*bases, where.word(home), spare_word(step, i, where), walk.nbytes(home.type))
 
 
-def ys_of(step: Repeat) -> tuple[Slot, ...]:
+def ys_of(step: Loop) -> tuple[Slot, ...]:
     return step.outputs[step.carries :]
 
 
-def spare_word(step: Repeat | While, i: int, where: Placing) -> Word | None:
+def spare_word(step: Loop | While, i: int, where: Placing) -> Word | None:
     found = step.spares[i]
     return None if found is None else where.word(found)
 
 
-def written_base(step: Repeat, i: int, ys: Sequence[Base], where: Placing, count: int) -> Base:
+def written_base(step: Loop, i: int, ys: Sequence[Base], where: Placing, count: int) -> Base:
     """Where the first iteration writes a carry: such that the last one writes it where it
     belongs."""
     if step.rows[i] >= 0:
@@ -221,15 +222,15 @@ def while_entry(step: While, inner: Sequence[Inner], where: Placing, dims: Dims)
 # -- looking inside --------------------------------------------------------------------------------
 
 
-def inner_tables(step: Control, entry: Entry) -> Iterator[tuple[Lowered, Table]]:
+def inner_tables(step: Control, entry: Entry) -> Iterator[tuple[Schedule, Table]]:
     """The sub-graphs of a step with their tables, each time they appear in the entry, in the order
     of profile slots."""
     match step, entry:
-        case Invoke(), CallEntry():
+        case Call(), CallEntry():
             yield step.body, entry.table
-        case Repeat(), LoopEntry(body=Table() as table):
+        case Loop(), LoopEntry(body=Table() as table):
             yield step.body, table
-        case Choose(), BranchEntry():
+        case Switch(), BranchEntry():
             for branch, table in zip(step.branches, entry.tables, strict=True):
                 yield branch, called(table, 0)
         case While(), CallEntry():

@@ -1,2 +1,2 @@
-"""The kernel language, library: small registered kernels, one file per domain. Each is imported by
-the registry."""
+"""Kernel language, library: small registered kernels, one file per domain; the registry imports
+each."""

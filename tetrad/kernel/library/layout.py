@@ -1,4 +1,4 @@
-"""Registered kernels, layout: a transpose through tiles, a checked gather."""
+"""Kernel language, library, layout: a transpose through tiles, a checked gather."""
 
 from __future__ import annotations
 

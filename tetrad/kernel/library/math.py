@@ -1,4 +1,4 @@
-"""Registered kernels, arithmetic: elementwise, a fused multiply-add, a reduction and a running sum
+"""Kernel language, library, math: elementwise, a fused multiply-add, a reduction and a running sum
 in one workgroup."""
 
 from __future__ import annotations

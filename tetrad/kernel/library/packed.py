@@ -1,4 +1,4 @@
-"""Registered kernels, packed integers: eight 4-bit numbers to a word, four bytes to a product."""
+"""Kernel language, library, packed: eight 4-bit integers per word, four bytes per dot product."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The kernel language, pieces: what the functions of `kernel.math.exponential` and
-`kernel.math.trigonometric` are made of, and their errors.
+"""Kernel language, math, building blocks: polynomials, clamps, powers of two.
 
-Receives a builder and values of type f32 or f64, returns values: polynomials, clamps, powers of
-two. `ULPS` says for which types a function is written and how far it may be from the exact result.
+Receives a builder and values of type f32 or f64, returns values. `kernel.math.exponential` and
+`kernel.math.trigonometric` are written with these. `ULPS` lists the types that each function
+supports and its largest error.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tetrad.core.errors import DtypeError
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math.coefficients import F32, F64, FloatFormat
 
-# Largest error in units in the last place of the result, and with it the types each function is
-# compiled for.
+# Function -> dtype -> largest error in units in the last place. A dtype that is not listed is not
+# supported.
 ULPS: dict[str, dict[DType, int]] = {
     "exp": {f32: 2, f64: 2},
     "exp2": {f32: 2, f64: 2},
@@ -46,7 +46,7 @@ ULPS: dict[str, dict[DType, int]] = {
 
 
 def format_of(name: str, x: Val) -> FloatFormat:
-    """The format of x, or an error that lists what the function takes."""
+    """The format of x, or an error that lists the dtypes the function supports."""
     if x.dtype not in ULPS[name]:
         known = ", ".join(d.name for d in ULPS[name])
         raise DtypeError(f"{name}: no kernel for {x.dtype}", hint=f"cast to one of: {known}")
@@ -54,8 +54,8 @@ def format_of(name: str, x: Val) -> FloatFormat:
 
 
 def short_chain(k: KernelBuilder, x: Val, coefficients: Sequence[float]) -> Val:
-    """c0 + c1 x + ... with all but the first two terms in pairs of pairs: the processor waits for
-    half as many results.
+    """c0 + c1 x + ... by Estrin's scheme for all but the first two terms: the dependency chain is
+    half as long.
 
     The first two terms, which decide the rounding, are still added last.
     """
@@ -81,7 +81,7 @@ def polynomial(k: KernelBuilder, x: Val, coefficients: Sequence[float]) -> Val:
 
 
 def at_most(k: KernelBuilder, x: Val, limit: float) -> Val:
-    """min(x, limit) that keeps NaN; unlike the instruction `min` it is one machine instruction."""
+    """min(x, limit) that keeps NaN; unlike the instruction `min`, it is one machine instruction."""
     return k.select(x > limit, limit, x)
 
 
@@ -94,22 +94,22 @@ def clamp(k: KernelBuilder, x: Val, limits: tuple[float, float]) -> Val:
 
 
 def power_of_two(k: KernelBuilder, fmt: FloatFormat, shifted: Val, plus: int = 0) -> Val:
-    """2**(n + plus), where `shifted` is n + fmt.shifter: n lies in its low bits, everything else is
-    shifted out."""
+    """2**(n + plus), where `shifted` is n + fmt.shifter: n is in its low bits, and the shift drops
+    the rest."""
     return power_of_bits(k, fmt, k.bitcast(shifted, fmt.bits), plus)
 
 
 def power_of_bits(k: KernelBuilder, fmt: FloatFormat, n: Val, plus: int = 0) -> Val:
-    """2**(n + plus) for an integer of whose bits only the low ones count."""
+    """2**(n + plus) for an integer of which only the low bits count."""
     return k.bitcast((n << fmt.mantissa) + ((fmt.bias + plus) << fmt.mantissa), fmt.dtype)
 
 
 def keep_tiny(k: KernelBuilder, fmt: FloatFormat, x: Val, y: Val) -> Val:
-    """x where f(x) rounds to x: keeps -0 and subnormals exact."""
+    """x where f(x) rounds to x: -0 and subnormals stay exact."""
     return k.select(k.abs(x) < fmt.tiny, x, y)
 
 
 def odd_function(k: KernelBuilder, x: Val, z: Val, coefficients: Sequence[float]) -> Val:
-    """x + x*z*polynomial(z), z = x*x: an odd function near 0, with one rounding at the end that
-    matters."""
+    """x + x*z*polynomial(z), z = x*x: an odd function near 0, with one significant rounding, at the
+    end."""
     return k.fma(x * z, polynomial(k, z, coefficients), x)

@@ -1,9 +1,9 @@
-"""The kernel language, coefficients: the numbers behind `kernel.math.exponential`.
+"""Kernel language, math, coefficients: the numbers behind `kernel.math`.
 
 Every polynomial lists its coefficients from the constant term up. All are minimax fits of the
-relative error (Remez exchange in 45-digit arithmetic, or a linear program; f32 coefficients rounded
-one by one, the rest fitted again). Each entry says over which interval and to which error.
-`FloatFormat` holds what the algorithms need to know of a float type.
+relative error (Remez exchange in 45-digit arithmetic, or a linear program; f32 coefficients are
+rounded one by one and the rest fitted again). Each entry states its interval and its error.
+`FloatFormat` holds what the algorithms need to know about a float type.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ Coefficients = tuple[float, ...]
 
 @record
 class FloatFormat:
-    """A float type as the algorithms see it: its layout, and the constants and polynomials at its
-    precision."""
+    """A float type: its layout, and the constants and polynomials at its precision."""
 
     dtype: DType
     bits: DType  # the integer type of the same width
@@ -47,8 +46,8 @@ class FloatFormat:
 
     @property
     def shifter(self) -> float:
-        """Adding it leaves the nearest integer in the low bits of the significand: 1.5 *
-        2**mantissa."""
+        """1.5 * 2**mantissa: adding it rounds to an integer, which is then in the low bits of the
+        significand."""
         return 1.5 * 2.0**self.mantissa
 
     @property

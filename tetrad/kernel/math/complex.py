@@ -1,12 +1,11 @@
-"""The kernel language, complex: functions of complex numbers on pairs of values, real part and
-imaginary part.
+"""Kernel language, math, complex: functions of complex numbers, given as real and imaginary part.
 
-Receives a builder and the two parts (f32 or f64), returns the two parts of the result; whoever
-wants only one of them pays for that one, as equal instructions are one and unused ones are dropped.
-Errors (`ULPS`) are of each part, in units in the last place of the *magnitude* of the result.
+Receives a builder and the two parts (f32 or f64), returns the two parts of the result. A caller
+that uses one part pays for that one: equal instructions are shared and unused ones dropped. Errors
+(`ULPS`) are those of each part, in units in the last place of the *magnitude* of the result.
 Infinities and NaN follow C99 annex G. Nothing overflows unless the result does: arguments are
 scaled by powers of two where squares would leave the range, and f32 is computed in f64 where that
-is what keeps digits (`in_f64`).
+keeps digits (`in_f64`).
 """
 
 from __future__ import annotations
@@ -22,9 +21,8 @@ Pair = tuple[Val, Val]
 INF, NAN = math.inf, math.nan
 LN2 = math.log(2)
 
-# Largest error of a part in units in the last place of the magnitude, for parts in f32 and f64. A
-# power is the exponential of w*log(z), and its error grows with that argument: the bound is for
-# arguments of magnitude up to 200.
+# Largest error of a part, in units in the last place of the magnitude, for parts in f32 and f64. A
+# power is exp(w*log(z)), whose error grows with |w*log(z)|: the bound holds up to 200.
 ULPS: dict[str, dict[DType, float]] = {
     "abs": {f32: 1, f64: 2},
     "acos": {f32: 1, f64: 6},
@@ -56,7 +54,7 @@ LARGEST_EXPONENT = {f32: 80.0, f64: 700.0}  # e to this power is far from overfl
 
 
 def in_f64(function: Callable[..., Pair]) -> Callable[..., Pair]:
-    """f32 parts are computed with in f64 and rounded once."""
+    """Compute f32 parts in f64 and round once."""
 
     def wrapped(k: KernelBuilder, *parts: Val) -> Pair:
         re, im = function(k, *(k.cast(x, f64) for x in parts))
@@ -66,7 +64,7 @@ def in_f64(function: Callable[..., Pair]) -> Callable[..., Pair]:
 
 
 def is_infinite(k: KernelBuilder, a: Val, b: Val) -> Val:
-    """Is one of the parts infinite? Then the number is, whatever the other."""
+    """Is a part infinite? Then the number is, whatever the other part."""
     return k.abs(a).eq(INF) | k.abs(b).eq(INF)
 
 
@@ -94,8 +92,8 @@ def hypot(k: KernelBuilder, a: Val, b: Val) -> Val:
 
 
 def square_scale(k: KernelBuilder, m: Val) -> tuple[Val, Val, Val]:
-    """A power of four that brings m where its square neither overflows nor vanishes; its inverse;
-    the root of that."""
+    """A power of four that scales m so that its square neither overflows nor underflows; its
+    inverse; the root of the inverse."""
     is_large, is_small = m > 2.0**500, m < 2.0**-500
 
     def chosen(large: float, small: float) -> Val:
@@ -114,7 +112,7 @@ def angle(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 
 def exponent_of(k: KernelBuilder, m: Val) -> Val:
-    """The exponent bits of an f64 m >= 0, kept where 2**-exponent is a normal number."""
+    """The exponent bits of an f64 m >= 0, limited so that 2**-exponent is normal."""
     bits = k.bitcast(m, i64) >> 52
     return k.max(k.min(bits, 2044), 2) - 1023
 
@@ -125,8 +123,8 @@ def power_of_two(k: KernelBuilder, e: Val) -> Val:
 
 @in_f64
 def divide(k: KernelBuilder, a: Val, b: Val, c: Val, d: Val) -> Pair:
-    """(a c + b d, b c - a d) / (c c + d d), both sides scaled to about 1. By 0: each part by 0. By
-    infinity: 0."""
+    """(a c + b d, b c - a d) / (c c + d d), both operands scaled to about 1. Division by 0 divides
+    each part by 0; by infinity gives 0."""
     below, above = (exponent_of(k, larger_and_smaller(k, *pair)[0]) for pair in ((c, d), (a, b)))
     down, up = power_of_two(k, -below), power_of_two(k, -above)
     x, y, u, v = a * up, b * up, c * down, d * down
@@ -160,7 +158,7 @@ def reciprocal(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 @in_f64
 def sign(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """z/|z|, and 0 for 0. A part that alone is infinite decides."""
+    """z/|z|, and 0 for 0. If one part alone is infinite, it decides."""
     scale = power_of_two(k, -exponent_of(k, larger_and_smaller(k, a, b)[0]))
     x, y = a * scale, b * scale
     length = k.sqrt(x * x + y * y)
@@ -183,7 +181,7 @@ def sqrt(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 
 def root(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """The larger part from |a| + |z|, where nothing cancels, the other by division (Kahan 1987)."""
+    """The larger part from |a| + |z|, where nothing cancels; the other by division (Kahan 1987)."""
     m, n = larger_and_smaller(k, a, b)
     scale, _, back = square_scale(k, m)
     length = k.sqrt(k.fma(m * scale, m * scale, (n * scale) * (n * scale)))
@@ -210,16 +208,15 @@ def exp(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 
 def two_factors(k: KernelBuilder, a: Val, function: Callable[[KernelBuilder, Val], Val]) -> Pair:
-    """A function that grows like e**a as a product: the first factor is finite, so a cosine can be
-    put between."""
+    """A function that grows like e**a, as a product of two factors. The first is finite, so that a
+    cosine can be multiplied in between."""
     limit = LARGEST_EXPONENT[a.dtype]
     rest = k.select(a > limit, a - limit, 0.0)
     return function(k, k.select(a > limit, limit, a)), km.exp(k, rest)
 
 
 def expm1(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """expm1(a) cos b - 2 sin(b/2)**2, and the imaginary part of exp. Of -0 it is 0, as an
-    exponential less one."""
+    """expm1(a) cos b - 2 sin(b/2)**2, and the imaginary part of exp. For -0 the result is 0."""
     less, more = two_factors(k, a, km.expm1)
     half = km.sin(k, b * 0.5)
     re = (less * km.cos(k, b) + (0.0 - 2.0 * half * half)) * more
@@ -251,8 +248,8 @@ def cosh(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 @in_f64
 def tanh(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """(sinh a cosh a, sin b cos b) / (sinh(a)**2 + cos(b)**2): the sum has no cancellation. Far out
-    it is nearly 1."""
+    """(sinh a cosh a, sin b cos b) / (sinh(a)**2 + cos(b)**2): the sum has no cancellation. For
+    large |a| it is nearly 1."""
     far = k.abs(a) > 20.0
     x = k.select(far, 0.0, a)
     sinh_, cosh_, sin_, cos_ = km.sinh(k, x), km.cosh(k, x), km.sin(k, b), km.cos(k, b)
@@ -275,8 +272,7 @@ def log(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 
 def logarithm(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """log|z| from the distance of |z|**2 from 1 when that is small, else log m +
-    log1p((n/m)**2)/2."""
+    """log|z|: from |z|**2 - 1 where that is small, else log m + log1p((n/m)**2)/2."""
     m, n = larger_and_smaller(k, a, b)
     near = (m >= 0.5) & (m <= 2.0)
     quotient = k.select(m.eq(0.0), 0.0, n / m)
@@ -287,7 +283,7 @@ def logarithm(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 @in_f64
 def log1p(k: KernelBuilder, a: Val, b: Val) -> Pair:
-    """log(1 + z); near 0 the distance of |1 + z|**2 from 1 is a(a + 2) + b*b."""
+    """log(1 + z); near 0, |1 + z|**2 - 1 is a(a + 2) + b*b."""
     re, im = logarithm(k, a + 1.0, b)
     near = (k.abs(a) < 0.5) & (k.abs(b) < 0.5)
     return k.select(near, km.log1p(k, k.fma(b, b, a * (a + 2.0))) * 0.5, re), im
@@ -306,13 +302,13 @@ def scaled_log(factor: float) -> Callable[..., Pair]:
 
 
 def roots_of_distances(k: KernelBuilder, a: Val, b: Val) -> tuple[Pair, Pair]:
-    """sqrt(1 - z) and sqrt(1 + z): products of their parts have equal signs wherever they are added
+    """sqrt(1 - z) and sqrt(1 + z). Where products of their parts are added, their signs agree
     (Kahan 1987)."""
     return root(k, 1.0 - a, -b), root(k, a + 1.0, b)
 
 
 def steep(k: KernelBuilder, a: Val, b: Val, given: Val) -> Val:
-    """asinh(given), and log(2|z|) for z so large that the roots are of no use."""
+    """asinh(given), or log(2|z|) for z so large that the roots lose all digits."""
     large = is_large(k, a, b)
     argument = k.select(large, hypot(k, a * 0.5, b * 0.5), given)
     return km.asinh(k, argument) + k.select(large, k.const(LN2, f64), 0.0)
@@ -362,7 +358,7 @@ def atanh(k: KernelBuilder, a: Val, b: Val) -> Pair:
     the sign of a."""
     x = k.abs(a)
     m, n = larger_and_smaller(k, a, b)
-    # b*b would vanish: log(2 / |b|) / 2, where b is scaled from its least
+    # b*b would underflow: log(2 / |b|) / 2 instead, with b scaled up
     beside = x.eq(1.0) & (k.abs(b) < 2.0**-400)
     above = k.select(beside, k.const(2.0, f64), 4.0 * x)
     below = k.select(beside, k.abs(b) * 2.0**60, k.fma(b, b, (1.0 - x) * (1.0 - x)))
@@ -378,7 +374,7 @@ def atanh(k: KernelBuilder, a: Val, b: Val) -> Pair:
 
 
 def swapped(function: Callable[..., Pair]) -> Callable[..., Pair]:
-    """-i f(i z), which for an odd f is f with the parts of argument and result exchanged."""
+    """-i f(i z): for an odd f, f with the parts of argument and result swapped."""
 
     def made(k: KernelBuilder, a: Val, b: Val) -> Pair:
         re, im = function(k, b, a)

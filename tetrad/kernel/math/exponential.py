@@ -1,10 +1,10 @@
-"""The kernel language, math: transcendental functions as compositions of kernel instructions.
+"""Kernel language, math, exponential: transcendental functions as compositions of kernel
+instructions.
 
 Receives a builder and values of type f32 (or f64 where `ULPS` lists it), returns the value of the
-function; ops call `exp(k, x)` and the like while they lower. Nothing here is an instruction of its
-own: the evaluator and every back end compute the same bits. `ULPS` states the largest error;
-special values follow C99 annex F. The circular functions are written in
-`kernel.math.trigonometric`.
+function; ops call `exp(k, x)` and others while they lower. No function is an instruction, so the
+evaluator and every back end compute the same bits. `ULPS` states the largest error; special values
+follow C99 annex F. Circular functions are in `kernel.math.trigonometric`.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def exp(k: KernelBuilder, x: Val) -> Val:
 def _exp(k: KernelBuilder, fmt: FloatFormat, x: Val, plus: int = 0) -> Val:
     """e**x * 2**plus for x inside exp_range.
 
-    Two scalings by about 2**(n/2), as there are more powers than a number has exponents. The first
-    is exact, so a subnormal result is rounded once.
+    Two scalings by about 2**(n/2), because n may exceed the exponent range. The first is exact, so
+    a subnormal result is rounded once.
     """
     shifted, r = _nearest_power(k, fmt, x)
     n = k.bitcast(shifted, fmt.bits)
@@ -60,9 +60,9 @@ def _exp(k: KernelBuilder, fmt: FloatFormat, x: Val, plus: int = 0) -> Val:
 
 
 def exp_nonpositive(k: KernelBuilder, x: Val) -> Val:
-    """e**x for x that is not above 0, cheaper than `exp` and the same bits. (NaN stays NaN.)
+    """e**x for x <= 0 (NaN stays NaN): cheaper than `exp`, the same bits.
 
-    The polynomial gives e**r * 2**-far and one scaling by 2**(n + far) the result, subnormal or
+    The polynomial gives e**r * 2**-far; one scaling by 2**(n + far) gives the result, subnormal or
     not.
     """
     fmt = format_of("exp", x)
@@ -74,7 +74,7 @@ def exp_nonpositive(k: KernelBuilder, x: Val) -> Val:
 
 
 def _nearest_power(k: KernelBuilder, fmt: FloatFormat, x: Val) -> tuple[Val, Val]:
-    """n + fmt.shifter and r, where x = n ln2 + r and |r| is hardly above ln2 / 2."""
+    """n + fmt.shifter and r, where x = n ln2 + r and |r| <= ln2 / 2, up to rounding."""
     shifted = k.fma(x, 1 / math.log(2), fmt.shifter)
     n = shifted - fmt.shifter
     return shifted, k.fma(n, -fmt.ln2[1], k.fma(n, -fmt.ln2[0], x))
@@ -86,8 +86,8 @@ def exp2(k: KernelBuilder, x: Val) -> Val:
 
 
 def _exp2(k: KernelBuilder, fmt: FloatFormat, x: Val, rest: Val | None = None) -> Val:
-    """2**(x + rest) for x inside exp2_range, a rest far below x. x = 2m + r, |r| <= 1: two equal
-    scalings by 2**m."""
+    """2**(x + rest) for x inside exp2_range and |rest| far below |x|. x = 2m + r, |r| <= 1: two
+    equal scalings by 2**m."""
     shifted = k.fma(x, 0.5, fmt.shifter)
     r = k.fma(shifted - fmt.shifter, -2.0, x)
     scale = power_of_two(k, fmt, shifted)
@@ -100,8 +100,8 @@ def expm1(k: KernelBuilder, x: Val) -> Val:
 
 
 def _expm1(k: KernelBuilder, fmt: FloatFormat, x: Val, scale: int) -> Val:
-    """(e**x - 1) * 2**scale for x inside expm1_range; scale -2 keeps 2**n finite wherever e**x / 2
-    is."""
+    """(e**x - 1) * 2**scale for x inside expm1_range. With scale -2, 2**n is finite wherever e**x /
+    2 is."""
     q, power = _exp_parts(k, fmt, x, scale)
     return k.fma(q, power, power - 2.0**scale)
 
@@ -109,8 +109,8 @@ def _expm1(k: KernelBuilder, fmt: FloatFormat, x: Val, scale: int) -> Val:
 def _exp_parts(
     k: KernelBuilder, fmt: FloatFormat, x: Val, scale: int, rest: Val | None = None
 ) -> tuple[Val, Val]:
-    """q and 2**(n + scale) with e**(x + rest) = (1 + q) * 2**n, |q| < 1/2; the rest is far below
-    x."""
+    """q and 2**(n + scale) with e**(x + rest) = (1 + q) * 2**n, |q| < 1/2; |rest| is far below
+    |x|."""
     shifted = k.fma(x, 1 / math.log(2), fmt.shifter)
     n = shifted - fmt.shifter
     r = k.fma(n, -fmt.ln2[0], x)
@@ -119,15 +119,14 @@ def _exp_parts(
 
 
 def tanh(k: KernelBuilder, x: Val) -> Val:
-    """-t / (t + 1) with t = expm1(-2|x|) / 2: no overflow, and t is exactly -|x| where x is
-    tiny."""
+    """-t / (t + 1) with t = expm1(-2|x|) / 2: no overflow, and t is exactly -|x| for tiny x."""
     fmt = format_of("tanh", x)
     t = _expm1(k, fmt, at_least(k, k.abs(x) * -2.0, fmt.expm1_range[0]), scale=-1)
     return k.copysign(t / (t + 1.0), x)
 
 
 def sigmoid(k: KernelBuilder, x: Val) -> Val:
-    """e**-|x| never overflows; its quotient by 1 + e**-|x| keeps the far left tail, down to
+    """e**-|x| never overflows; its quotient by 1 + e**-|x| keeps the left tail, down to
     subnormals."""
     format_of("sigmoid", x)
     e = exp_nonpositive(k, -k.abs(x))
@@ -135,11 +134,11 @@ def sigmoid(k: KernelBuilder, x: Val) -> Val:
 
 
 def silu(k: KernelBuilder, x: Val) -> Val:
-    """x * sigmoid(x), on the left with the factor x before the scaling of e**x: so a subnormal
-    result is rounded once.
+    """x * sigmoid(x). On the left, x is multiplied in before the scaling of e**x, so that a
+    subnormal result is rounded once.
 
-    Further left than the result is below 0, x is held: infinity times 0 would be NaN. Near 0 the
-    sigmoid is even, and nothing may be scaled down.
+    Where the result underflows, x is clamped: infinity times 0 would be NaN. Near 0 nothing may be
+    scaled down.
     """
     fmt = format_of("sigmoid", x)
     end, far, near = (-110.0, 34, 2.0**-30) if fmt is F32 else (-756.0, 80, 2.0**-60)
@@ -197,8 +196,8 @@ def log10(k: KernelBuilder, x: Val) -> Val:
 
 
 def log1p(k: KernelBuilder, x: Val) -> Val:
-    """The exponent comes from u = 1 + x, the fraction from x itself: what u rounded away is not
-    lost."""
+    """The exponent comes from u = 1 + x, the fraction from x itself, so the rounding of u loses
+    nothing."""
     fmt = format_of("log1p", x)
     u = x + 1.0
     offset = _exponent_bits(k, fmt, u)
@@ -226,10 +225,10 @@ def _exponent_bits(k: KernelBuilder, fmt: FloatFormat, x: Val) -> Val:
 
 
 def _exponent(k: KernelBuilder, fmt: FloatFormat, offset: Val, is_small: Val | None = None) -> Val:
-    """The float e of `_exponent_bits`, less what `_split` added to it where is_small.
+    """The float e of `_exponent_bits`, minus what `_split` added to it where is_small.
 
-    Conversion of 32-bit integers is an instruction, of 64-bit ones slow: there e enters the low
-    bits of a float.
+    Converting 32-bit integers is one instruction, converting 64-bit ones is slow: there e is put
+    into the low bits of a float.
     """
     extra = k.const(-fmt.mantissa, fmt.dtype), k.const(0.0, fmt.dtype)
     if fmt is F32:
@@ -245,8 +244,7 @@ def _log1p(k: KernelBuilder, fmt: FloatFormat, f: Val) -> Val:
     """log(1 + f), f in [-1/3, 1/3]."""
     if fmt is F32:
         return k.fma(f * f, polynomial(k, f, c.LOG1P_32), f)
-    # f - (h - s*(h + R)), h = f*f/2, s = f/(2+f): the large terms are exact, s only scales small
-    # ones.
+    # f - (h - s*(h + R)), h = f*f/2, s = f/(2+f): the large terms are exact, s scales small ones.
     s = f / (f + 2.0)
     z, h = s * s, f * f * 0.5
     return f - (h - s * k.fma(z, polynomial(k, z, c.LOG_64), h))
@@ -307,15 +305,15 @@ def pow(k: KernelBuilder, x: Val, y: Val) -> Val:
     half = y * 0.5
     is_odd = is_integer & k.floor(half).ne(half)
     signed = k.select(is_odd, k.copysign(magnitude, x), magnitude)
-    # A finite negative base has no real power that is not whole; 0 and inf only look at the sign of
-    # y.
+    # A finite negative base to a power that is not whole is NaN; for 0 and inf only the sign of y
+    # counts.
     undefined = (x < 0.0) & (x > -INF) & ~is_integer
     defined = k.select(undefined, k.const(NAN, x.dtype), signed)
     return k.select(x.eq(1.0) | y.eq(0.0), k.const(1.0, x.dtype), defined)
 
 
 def _pow_32(k: KernelBuilder, a: Val, y: Val) -> Val:
-    """a**y for a >= 0, NaN where an operand is; in f64, which holds the 35 bits that are needed."""
+    """a**y for a >= 0, NaN if an operand is; in f64, which holds the 35 bits that are needed."""
     product = y.cast(f64) * _pow_log2_32(k, a.cast(f64))
     exponent = clamp(k, _one_to_any(k, a, y, product), (-160.0, 130.0))
     shifted = exponent + F64.shifter
@@ -332,7 +330,7 @@ def _pow_log2_32(k: KernelBuilder, a: Val) -> Val:
 
 
 def _pow_64(k: KernelBuilder, a: Val, y: Val) -> Val:
-    """As `_pow_32`, in pairs (a value and its rounding error) of f64."""
+    """As `_pow_32`, in pairs of f64: a value and its rounding error."""
     log_a, rest = _pow_log2_64(k, a)
     product = y * log_a
     low = k.fma(y, log_a, -product) + y * rest
@@ -341,12 +339,12 @@ def _pow_64(k: KernelBuilder, a: Val, y: Val) -> Val:
 
 
 def _one_to_any(k: KernelBuilder, a: Val, y: Val, product: Val) -> Val:
-    """y * log2(a), but 0 where a is 1: there an infinite y would give 0 * inf."""
+    """y * log2(a), but 0 if a is 1: an infinite y would give 0 * inf."""
     return k.select(a.eq(1.0) & y.eq(y), k.const(0.0, product.dtype), product)
 
 
 def _pow_log2_64(k: KernelBuilder, a: Val) -> tuple[Val, Val]:
-    """log2(a) and what is missing, to 2**-64 of it: s * (1 + w) * 2/ln2 + e, every step a pair."""
+    """log2(a) as a pair, to 2**-64 relative: s * (1 + w) * 2/ln2 + e, every step a pair."""
     e, f = _split(k, F64, a)
     s, s_low = _pow_quotient(k, f)
     z = s * s
@@ -385,7 +383,7 @@ def _scale_pair(k: KernelBuilder, x: Val, low: Val, factor: tuple[float, float])
 
 
 def erf(k: KernelBuilder, x: Val) -> Val:
-    """Near 0 an odd polynomial, further out one minus something small."""
+    """Near 0 an odd polynomial, farther out 1 minus a small number."""
     fmt = format_of("erf", x)
     a = k.abs(x)
     far = _erf_far_32(k, a) if fmt is F32 else 1.0 - _erfc_far(k, fmt, at_most(k, a, 6.0))
@@ -424,7 +422,7 @@ def _erfc_far(k: KernelBuilder, fmt: FloatFormat, a: Val) -> Val:
 
 
 def _erfc_quotient(k: KernelBuilder, p: Val, a: Val) -> Val:
-    """p / (1 + 2a), a > 1/2, with the rounding error of the sum made good."""
+    """p / (1 + 2a), a > 1/2, corrected for the rounding error of the sum."""
     double = a + a
     d = double + 1.0
     d_low = 1.0 - (d - double)

@@ -1,8 +1,8 @@
-"""The kernel language, fused multiply-add: a*b + c with one rounding, on NumPy arrays.
+"""Kernel language, math, fma: a*b + c with one rounding, on NumPy arrays.
 
 Receives three broadcastable arrays of f32 or of f64, returns RN(a*b + c) with IEEE specials, signed
-zeros, subnormals and overflow, whatever the machine. Method: Boldo and Melquiond, "Emulation of FMA
-and correctly rounded sums: proved algorithms using rounding to odd" (IEEE Trans. Computers 57(4),
+zeros, subnormals and overflow, on any machine. Method: Boldo and Melquiond, "Emulation of FMA and
+correctly rounded sums: proved algorithms using rounding to odd" (IEEE Trans. Computers 57(4),
 2008).
 """
 
@@ -17,7 +17,7 @@ from tetrad.core import lazy
 Array = np.ndarray[Any, Any]
 CHUNK = 1 << 15  # elements worked on at a time: the f64 temporaries of one chunk stay in cache
 SPLITTER = float((1 << 27) + 1)  # Veltkamp's constant for 53-bit significands
-# results below may be subnormal, where scaling back would round a second time
+# below this the result may be subnormal, and scaling back would round a second time
 TOO_SMALL = 2.0**-1020
 
 
@@ -68,7 +68,7 @@ def _upper_half(x: Array) -> Array:
 
 
 def _to_odd(s: Array, error: Array) -> Array:
-    """s = RN(v) made into v rounded to odd: an inexact even s steps one unit towards v."""
+    """s = RN(v) turned into v rounded to odd: an inexact even s moves one unit towards v."""
     bits = s.view(np.int64)
     inexact = (error > 0) | (error < 0)  # false for NaN, which non-finite sums leave here
     step = np.where((error > 0) == (s > 0), np.int64(1), np.int64(-1))
@@ -76,8 +76,8 @@ def _to_odd(s: Array, error: Array) -> Array:
 
 
 def _fma32(a: Array, b: Array, c: Array) -> Array:
-    """The product is exact in f64; the sum rounded to odd keeps what the final rounding to f32
-    needs to know."""
+    """The product is exact in f64; the sum, rounded to odd, keeps what the final rounding to f32
+    needs."""
     product = a.astype(np.float64) * b.astype(np.float64)
     return _to_odd(*_two_sum(product, c.astype(np.float64))).astype(np.float32)
 
@@ -86,7 +86,7 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
     a, b, c = (np.array(x) for x in np.broadcast_arrays(a, b, c))
     product = a * b
     out = np.asarray(product + c)
-    # A zero or non-finite operand decides the result by itself; the rest is the sum proper.
+    # A zero or non-finite operand decides the result; all others take the long way.
     sum_proper = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)
     out = np.where(sum_proper & (c == 0), product, out)  # a tiny negative product + 0 is -0
     out = np.where(sum_proper & ~np.isfinite(c), c, out)  # the product may overflow, but is finite
@@ -96,11 +96,11 @@ def _fma64(a: Array, b: Array, c: Array) -> Array:
 
 
 def _fma64_proper(a: Array, b: Array, c: Array) -> Array:
-    """Finite nonzero operands, scaled so that the product lies in [1/4, 1), then Boldo and
-    Melquiond's five steps.
+    """Finite nonzero operands, scaled so that the product is in [1/4, 1), then the five steps of
+    Boldo and Melquiond.
 
-    A summand far below the other only says on which side of it the sum lies, so the distance may be
-    clamped.
+    A summand far below the other only decides the direction of rounding, so the exponent distance
+    may be clamped.
     """
     (ma, ea), (mb, eb), (mc, ec) = np.frexp(a), np.frexp(b), np.frexp(c)
     distance = ec - (ea + eb)
@@ -124,8 +124,8 @@ def _fma64_scaled(a: Array, b: Array, c: Array) -> Array:
 
 
 def _by_fractions(a: float, b: float, c: float) -> float:
-    """Exact rationals: Python rounds their quotient correctly, also to subnormals; a vanished
-    result keeps its sign."""
+    """Exact rationals: Python rounds their quotient correctly, to subnormals too. A result of zero
+    keeps its sign."""
     a, b, c = (lazy.module("fractions").Fraction(float(x)) for x in (a, b, c))  # seldom needed
     exact = a * b + c
     return float(np.copysign(float(abs(exact)), -1.0 if exact < 0 else 1.0))

@@ -1,9 +1,9 @@
-"""The kernel language, Philox4x32-10: random words from a key and a counter, in kernel instructions
-and in NumPy.
+"""Kernel language, math, Philox4x32-10: random words from a key and a counter, in kernel
+instructions and in NumPy.
 
-Receives 128 bits of counter and 64 of key, returns four words; no state, so any word of any stream
-can be had at once. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (SC11).
-The constants are the published ones.
+Receives a counter of 128 bits and a key of 64, returns four words. There is no state: any word of
+any stream is computed directly. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1,
+2, 3 (SC11). The constants are the published ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def philox(k: KernelBuilder, counter: Sequence[Val], key: Sequence[Val]) -> list
 
 
 def _wide_product(k: KernelBuilder, x: Val, factor: int) -> tuple[Val, Val]:
-    """The high and the low word of a product. i64 wraps, which leaves all 64 bits as they are."""
+    """The high and the low word of a product; i64 wraps, so all 64 bits are right."""
     product = k.cast(x, i64) * factor
     return k.cast(product >> 32, u32), k.cast(product, u32)
 
@@ -42,7 +42,7 @@ def _wide_product(k: KernelBuilder, x: Val, factor: int) -> tuple[Val, Val]:
 def philox_numbers(
     counter: Sequence[Number], key: Sequence[Number]
 ) -> tuple[Number, Number, Number, Number]:
-    """The same for Python ints, and for NumPy arrays of u64 that hold words."""
+    """The same on Python ints, and on NumPy arrays of u64 that hold words."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):

@@ -1,10 +1,10 @@
-"""The kernel language, steady functions: one formula for kernel values and for NumPy arrays, and so
-the same bits.
+"""Kernel language, math, reproducible: one formula for kernel values and NumPy arrays, with the
+same bits.
 
-Only additions, products, quotients, roots, selections and bit patterns: each is rounded once, by
-NumPy as by a kernel, and nothing is fused. A formula receives `k`, a `KernelBuilder` or the
-`Numbers` of NumPy, and values of that world. Random numbers are made of these, since eager and
-compiled ones are promised to be equal (docs/random.md).
+Formulas use additions, products, quotients, roots, selections and bit patterns only. NumPy and
+kernels round each of them once, and nothing is fused. A formula receives `k`, either a
+`KernelBuilder` or the NumPy stand-in `Numbers`, and values that belong to it. Random numbers use
+these functions, because eager and compiled draws are promised to be equal (docs/random.md).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ World = Any  # KernelBuilder | Numbers: what a formula asks for besides operator
 
 
 class Numbers:
-    """The words of a kernel builder that formulas use, said in NumPy."""
+    """The methods of a kernel builder that formulas use, on NumPy arrays."""
 
     def select(self, cond: Number, a: Number, b: Number) -> Number:
         a, b = (np.asarray(x, y.dtype) if isinstance(x, float) else x for x, y in ((a, b), (b, a)))
@@ -56,7 +56,7 @@ LAYOUTS = {
     f32: FloatLayout(f32, i32, 23, 0x3F3504F3, 2.0**-126, 5),
     f64: FloatLayout(f64, i64, 52, 0x3FE6A09E667F3BCD, 2.0**-1022, 11),
 }
-# log(2) in two parts, the first so short that its products with exponents are exact
+# log(2) in two parts; the first is so short that its products with exponents are exact
 LN2 = {
     f32: (0.693145751953125, 1.4286068203094172e-06),
     f64: (0.6931471803691238, 1.9082149292705877e-10),
@@ -93,10 +93,10 @@ EXP_TERMS = {f32: 8, f64: 14}
 
 
 def exp(k: World, x: Number, dtype: DType) -> Number:
-    """The exponential of f32 or f64: 2**n times the series of what remains of x, between -log(2)/2
-    and log(2)/2."""
+    """The exponential of f32 or f64: 2**n times the series of the remainder of x, in [-log(2)/2,
+    log(2)/2]."""
     layout, (least, most), (high, low) = LAYOUTS[dtype], EXP_RANGE[dtype], LN2[dtype]
-    # NaN, which no integer stands for, too
+    # clamps NaN too, which has no integer
     inside = k.select(x > least, k.select(x < most, x, most), least)
     turns = inside * (1 / math.log(2))
     n = k.cast(k.select(turns < 0.0, turns - 0.5, turns + 0.5), layout.bits)

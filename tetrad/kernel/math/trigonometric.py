@@ -1,9 +1,9 @@
-"""The kernel language, angles: the circular functions and their inverses, as compositions of kernel
-instructions.
+"""Kernel language, math, trigonometric: circular functions and their inverses, as compositions of
+kernel instructions.
 
-Receives a builder and values, returns the value of the function; users find them in
-`kernel.math.exponential`. Straight-line code, except that huge angles sit in a branch that is
-skipped when no lane needs it.
+Receives a builder and values, returns the value of the function; `kernel.math.exponential` exports
+them. Straight-line code, except that huge angles take a branch, which is skipped when no lane needs
+it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tetrad.core.dtypes import DType, bf16, f16, f32, i8, i32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
-from tetrad.ops.quantized_matmul.op import quantize_rows, row_parts
+from tetrad.ops.quantized.op import quantize_rows, row_parts
 from tetrad.ops.rules import Array
 from tetrad.quant.lanes import BLOCK
 

@@ -10,7 +10,7 @@ from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.loopnest.frame import Frame
-from tetrad.ops.quantized_matmul.int8_rows import quantize_block
+from tetrad.ops.quantized.kernel import quantize_block
 from tetrad.quant.lanes import BLOCK
 from tetrad.schedule.nodes import Launch
 

@@ -21,12 +21,22 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.ops.attention.block import LOWEST, Area, Cache, Tile, Tokens, extent_of, hull, merged
+from tetrad.ops.attention.cache import put_cache, put_scales
+from tetrad.ops.attention.cache_kernel import lower_put_cache, lower_put_scales
 from tetrad.ops.attention.dense_kernel import lower_dense
+from tetrad.ops.attention.gradient import attention_gradient
+from tetrad.ops.attention.gradient_kernel import lower_attention_gradient
+from tetrad.ops.attention.op import attention
 from tetrad.schedule.nodes import Launch
 
 FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
 
+put_cache.kernel(lower_put_cache)
+put_scales.kernel(lower_put_scales)
+attention_gradient.kernel(lower_attention_gradient)
 
+
+@attention.kernel
 def lower_attention(frame: Frame, group: Group) -> list[Launch]:
     if is_dense(group.root):
         return lower_dense(group, frame.memory)

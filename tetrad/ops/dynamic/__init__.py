@@ -1,0 +1,1 @@
+"""Slices whose place is data."""

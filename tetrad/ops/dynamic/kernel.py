@@ -1,4 +1,4 @@
-"""Lowering, writing a part of an array whose place is data: where the array lies, the rest of it
+"""Kernels that write a part of an array whose place is data: where the array lies, the rest of it
 untouched."""
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from tetrad.core.types import row_strides
 from tetrad.graph.group import Group
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space, offset
+from tetrad.ops.dynamic.op import dynamic_update_slice
 from tetrad.schedule.nodes import Launch
 
 
+@dynamic_update_slice.kernel
 def lower_dynamic_update_slice(frame: Frame, group: Group) -> Launch | list[Launch]:
     """Sixteen elements of the update a workgroup, each to its place."""
     node, k, sizes = group.root, frame.k, frame.sizes

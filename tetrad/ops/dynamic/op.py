@@ -141,6 +141,7 @@ def _update_cases(rng: Rng) -> Case:
     cases=_update_cases,
     dtypes=EVERY,
     public=False,
+    in_memory=(0,),
 )
 def dynamic_update_slice(x: Array, update: Array, starts: Array) -> Array:
     """x with `update` in the place that begins at `starts`.

@@ -1,9 +1,9 @@
 """Lowering, Fourier transforms: the ops as stages, each a transform of a smooth length or a sweep
 over numbers.
 
-Stages are written once and run in three ways (`ops.fft.ways`): short lines together, one in each
-lane; a long line in one workgroup; a very long one in several launches. The way depends on sizes,
-the arithmetic on the length alone.
+Stages are written once and run in three ways (`ops.fft.distribution`): short lines together, one in
+each lane; a long line in one workgroup; a very long one in several launches. The way depends on
+sizes, the arithmetic on the length alone.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tetrad.core.op import Op
 from tetrad.core.sizes import product
 from tetrad.core.types import ArrayType
 from tetrad.graph.group import Group
@@ -29,7 +30,8 @@ from tetrad.ops.fft.butterfly import (
     turned_back,
     turned_on,
 )
-from tetrad.ops.fft.op import length_of, scale_of
+from tetrad.ops.fft.distribution import in_lanes, in_launches, in_row
+from tetrad.ops.fft.op import fft, irfft, length_of, rfft, scale_of
 from tetrad.ops.fft.plan import (
     Tables,
     chirp,
@@ -40,7 +42,6 @@ from tetrad.ops.fft.plan import (
     split,
 )
 from tetrad.ops.fft.stages import Job, Load, Stage, Store, Sweep, Transform, Walk, row_pitch
-from tetrad.ops.fft.ways import in_lanes, in_launches, in_row
 from tetrad.schedule.nodes import Launch, Slot
 
 # a line of complex numbers up to this size stays in the scratch of one workgroup
@@ -52,11 +53,9 @@ class Stages:
 
     def __init__(self, node: Node) -> None:
         self.n: int = (
-            node.param("n")
-            if node.op.name == "irfft"
-            else node.inputs[0].type.shape[node.param("axis")]
+            node.param("n") if node.op is irfft else node.inputs[0].type.shape[node.param("axis")]
         )
-        self.inverse = node.op.name == "irfft" or (node.op.name == "fft" and node.param("inverse"))
+        self.inverse = node.op is irfft or (node.op is fft and node.param("inverse"))
         self.scale = scale_of(node.param("norm"), self.n, inverse=self.inverse)
         self.dtype = node.type.dtype.real
         self.tables = Tables(self.dtype)
@@ -212,13 +211,16 @@ def without_first(walk: Walk, i: Val, value: Pair) -> Pair:
     return value[0], walk.without_first(i, value[1])
 
 
-STAGES: dict[str, Callable[[Stages], None]] = {
-    "fft": fft_stages,
-    "rfft": rfft_stages,
-    "irfft": irfft_stages,
+STAGES: dict[Op, Callable[[Stages], None]] = {
+    fft: fft_stages,
+    rfft: rfft_stages,
+    irfft: irfft_stages,
 }
 
 
+@fft.kernel
+@rfft.kernel
+@irfft.kernel
 def lower_fft(frame: Frame, group: Group) -> list[Launch]:
     """A transform along an axis."""
     node = group.root
@@ -233,7 +235,7 @@ def job_of(frame: Frame, group: Group, node: Node) -> Job:
     """What is to be done, whichever way it is done: the stages of the op, its tables, how lines lie
     in memory."""
     made = Stages(node)
-    STAGES[node.op.name](made)
+    STAGES[node.op](made)
     operand, axis, memory = node.inputs[0], node.param("axis"), frame.memory
     table = made.tables.array()
     return Job(

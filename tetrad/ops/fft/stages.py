@@ -3,7 +3,7 @@
 A stage asks a `Walk` for numbers at a position of a line. Either a vector holds the numbers at one
 position of several lines (lanes), or several neighbours of one line (row). Blocks at the end of a
 line start earlier and compute some numbers again, with the same bits, so nothing needs a mask.
-Where operand and result lie is `ops.fft.io`, what belongs to one kernel `ops.fft.ways`.
+Where operand and result lie is `ops.fft.io`, what belongs to one kernel `ops.fft.distribution`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lowering, linear algebra by LAPACK: a kernel whose workgroup prepares one matrix, calls the
+"""Linear algebra by LAPACK: a kernel whose workgroup prepares one matrix, calls the
 routine and checks it.
 
-Receives the ops of `ops.linalg.systems` (above `SMALL` rows, or complex) and `ops.linalg.factors`.
+Receives the ops of `ops.linalg.systems` (above `SMALL` rows, or complex), `factors` and `eigen`.
 Matrices lie by rows here and by columns there, so LAPACK sees every matrix transposed; routines are
 chosen so that little has to be turned around. Batches are spread over workers like any other
 workgroups. Kernels see complex numbers as pairs of floats.
@@ -27,14 +27,8 @@ from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import splat_value
 from tetrad.ops.linalg.eigen import ROOM
 from tetrad.ops.linalg.factors import convergence_error
-from tetrad.ops.linalg.small_systems import (
-    lower_small_cholesky,
-    lower_small_lu,
-    lower_small_solve,
-    lower_small_triangular,
-    trap_at,
-)
-from tetrad.ops.linalg.systems import LETTERS, SMALL, definite_error, finite_error, singular_error
+from tetrad.ops.linalg.small_systems import trap_at
+from tetrad.ops.linalg.systems import LETTERS, definite_error, finite_error, singular_error
 from tetrad.schedule.nodes import Launch, Slot
 
 COLUMNS = 64  # of a right side that one workgroup solves for
@@ -172,18 +166,10 @@ class Matrices:
         return self.frame.finish(product(self.grid), self.group, flops=product(self.lead) * flops)
 
 
-def is_small(node: Node) -> bool:
-    """Does a kernel of ours do better than LAPACK?"""
-    rows = node.inputs[0].type.shape[-1]
-    return isinstance(rows, int) and rows <= SMALL and not node.inputs[0].type.dtype.is_complex
-
-
 # -- systems ---------------------------------------------------------------------------------------
 
 
 def lower_lu(frame: Frame, group: Group) -> Launch:
-    if is_small(group.root):
-        return lower_small_lu(frame, group)
     m, k = Matrices(frame, group), frame.k
     rows = m.a.type.shape[-1]
     slots = frame.memory.results(m.node)
@@ -197,8 +183,6 @@ def lower_lu(frame: Frame, group: Group) -> Launch:
 
 
 def lower_linear_solve(frame: Frame, group: Group) -> Launch:
-    if is_small(group.root):
-        return lower_small_solve(frame, group)
     _, factors, pivots, b = group.root.inputs
     rows, width = b.type.shape[-2:]
     m = Matrices(frame, group, ceil_div(width, COLUMNS))
@@ -211,8 +195,6 @@ def lower_linear_solve(frame: Frame, group: Group) -> Launch:
 
 
 def lower_triangular_solve(frame: Frame, group: Group) -> Launch:
-    if is_small(group.root):
-        return lower_small_triangular(frame, group)
     a, b = group.root.inputs
     rows, width = b.type.shape[-2:]
     m = Matrices(frame, group, ceil_div(width, COLUMNS))
@@ -352,8 +334,6 @@ class RightSide:
 
 def lower_cholesky(frame: Frame, group: Group) -> Launch:
     """By columns LAPACK sees conj(A), whose upper factor lies where L lies by rows."""
-    if is_small(group.root):
-        return lower_small_cholesky(frame, group)
     m, k = Matrices(frame, group), frame.k
     rows = m.a.type.shape[-1]
     out, info, n = (

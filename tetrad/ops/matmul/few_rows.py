@@ -1,4 +1,4 @@
-"""Lowering, thin products: a few rows times a matrix, where reading the matrix once is all the time
+"""Products of a few rows: times a matrix, where reading the matrix once is all the time
 there is.
 
 A workgroup takes a chunk of k and a stretch of columns, whole rows of the matrix where they are not
@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from tetrad.core.machine import LANES
-from tetrad.core.sizes import Shape, ceil_div, plain, product
+from tetrad.core.sizes import Shape, ceil_div, product
 from tetrad.core.types import row_strides
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Node
@@ -25,80 +25,58 @@ from tetrad.ops.matmul.epilogue import (
     multiply_add,
     operand_at,
     output_buffers,
-    runs_along_k,
     store_result,
 )
+from tetrad.ops.matmul.op import CHUNK
+from tetrad.ops.matmul.plan import SHORT_RUN, MatmulPlan
 from tetrad.schedule.nodes import Launch, Slot
 
-MOST_ROWS = 4
-CHUNK = 1024  # of k: part of the meaning (docs/numerics.md)
-STRETCH, SHORT_STRETCH = 4096, 512  # columns of a workgroup; fewer where threads would go without
-SHARE = 2  # workgroups wanted for each thread
-UNKNOWN = 1024  # what a Dim is taken for
 TOGETHER = 8  # steps of k in one pass over the stretch
 # columns: so far before its use memory is asked for, where processors ask too late by themselves
 AHEAD = 128
 
 
-def is_thin(node: Node) -> bool:
-    """Few rows, and a right side that lies in memory row by row."""
-    rows, right = node.type.shape[-2], node.inputs[1]
-    return (
-        isinstance(rows, int)
-        and rows <= MOST_ROWS
-        and right.op.name != "constant"
-        and not runs_along_k(right)
-    )
-
-
-def lower_thin(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+def lower_few_rows(frame: Frame, group: Group, plan: MatmulPlan) -> list[Launch]:
     """The product itself, and for a long k what adds up its chunks; the epilogue is in the last of
     them."""
-    root, after = group.root, group.members[1:]
+    root, after, inputs, memory = group.root, group.members[1:], frame.inputs, frame.memory
     chunks = ceil_div(root.inputs[0].type.shape[-1], CHUNK)
     if isinstance(chunks, int) and chunks <= 1:
-        return [Thin(group, inputs, memory).launch()]
+        return [FewRows(frame, group, plan, inputs).launch()]
     parts = memory.temp(
         "parts", accumulator(root.inputs[0].type.dtype), chunks, product(root.type.shape)
     )
     known = {*inputs, root}
     operands = inputs_of(Group(group.kind, root, (root,), (root,)), known)
     beside = inputs_of(Group(group.kind, root, after, group.outputs), known)
-    thin = Thin(group, operands, memory, parts)
-    return [thin.launch(), join_kernel(group, [i for i in beside if i is not root], memory, parts)]
+    few = FewRows(Frame(group.name + "_chunks", memory), group, plan, operands, parts)
+    return [few.launch(), join_kernel(group, [i for i in beside if i is not root], memory, parts)]
 
 
-class Thin:
-    """The kernel of one thin product. The sums of chunks go to `parts`, the only one through the
-    epilogue."""
+class FewRows:
+    """The kernel of one product of few rows. The sums of chunks go to `parts`, the only one through
+    the epilogue."""
 
     def __init__(
-        self, group: Group, inputs: list[Node], memory: Memory, parts: Slot | None = None
+        self,
+        frame: Frame,
+        group: Group,
+        plan: MatmulPlan,
+        inputs: list[Node],
+        parts: Slot | None = None,
     ) -> None:
-        self.group, self.node = group, group.root
+        self.group, self.node, self.frame = group, group.root, frame
         self.a, self.b = self.node.inputs
-        self.frame = Frame(group.name + ("_chunks" if parts else ""), memory)
-        self.frame.reads(inputs)
-        self.k, self.sizes = self.frame.k, self.frame.sizes
+        frame.reads(inputs)
+        self.k, self.sizes = frame.k, frame.sizes
         self.parts = self.frame.output(parts) if parts else None
         self.outputs = {} if parts else output_buffers(self.frame, group)
         self.dtype = accumulator(self.a.type.dtype)
-        *self.batch_shape, rows, self.columns = self.node.type.shape
-        self.rows = plain(rows)  # is_thin saw a plain number
+        *self.batch_shape, _, self.columns = self.node.type.shape
+        self.rows = plan.rows
         self.depth = self.a.type.shape[-1]
         self.chunks = ceil_div(self.depth, CHUNK) if parts else 1
-        self.stretch = self.choose_stretch(memory.machine.parallel_groups)
-
-    def choose_stretch(self, threads: int) -> int:
-        """As long as leaves work for every thread."""
-        batch, chunks, columns = (
-            size if isinstance(size, int) else UNKNOWN
-            for size in (product(self.batch_shape), self.chunks, self.columns)
-        )
-        stretch = STRETCH
-        while stretch > SHORT_STRETCH and batch * chunks * -(-columns // stretch) < SHARE * threads:
-            stretch //= 2
-        return stretch
+        self.stretch = plan.columns
 
     def launch(self) -> Launch:
         k, blocks = self.k, ceil_div(self.columns, self.stretch)
@@ -197,8 +175,8 @@ def join_kernel(group: Group, inputs: list[Node], memory: Memory, parts: Slot) -
     if total == 1:  # at an address all lanes share, they store what all of them have
         join(k.index(0))
     else:
-        with k.loop(SHORT_STRETCH, 0, LANES, always=True) as lane0:
-            where = k.group_id() * SHORT_STRETCH + lane0 + k.lane()
-            with frame.within(where, sizes.val(total), total, SHORT_STRETCH):
+        with k.loop(SHORT_RUN, 0, LANES, always=True) as lane0:
+            where = k.group_id() * SHORT_RUN + lane0 + k.lane()
+            with frame.within(where, sizes.val(total), total, SHORT_RUN):
                 join(where)
-    return frame.finish(ceil_div(total, SHORT_STRETCH), group, flops=product(parts.type.shape))
+    return frame.finish(ceil_div(total, SHORT_RUN), group, flops=product(parts.type.shape))

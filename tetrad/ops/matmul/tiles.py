@@ -1,13 +1,13 @@
-"""Lowering, matmul: a[..., m, k] b[..., k, n] with the elementwise work on the result done before
+"""Products by tiles: a[..., m, k] b[..., k, n] with the elementwise work on the result done before
 it is stored.
 
 A workgroup takes a block of rows and a block of columns. It walks k in blocks so short that a panel
-of the right side (one block of k, the columns of one tile) stays in a near cache; `choose_depth`
-says in which. It packs its columns as panels [panel][k][width] (a constant right side comes
-packed), stages a stretch of rows as tiles beside each other (short rows are read where they lie),
-and for each panel walks the tiles of the stretch. A tile holds `rows` x `vectors` accumulators;
-each step of k broadcasts one element of the left side per row. So the inner loop reads the panel
-from that cache, the rows in one long run from the second.
+of the right side (one block of k, the columns of one tile) stays in a near cache;
+`plan.choose_depth` says in which. It packs its columns as panels [panel][k][width] (a constant
+right side comes packed), stages a stretch of rows as tiles beside each other (short rows are read
+where they lie), and for each panel walks the tiles of the stretch. A tile holds `rows` x `vectors`
+accumulators; each step of k broadcasts one element of the left side per row. So the inner loop
+reads the panel from that cache, the rows in one long run from the second.
 
 Canonical order (docs/numerics.md): k ascends in chunks of 1024, one fma chain from zero per chunk,
 chunk sums added in order. Nothing here changes it: not tiles, blocks, packing or threads.
@@ -17,20 +17,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 
 import numpy as np
 
 from tetrad.core.dtypes import DType
-from tetrad.core.machine import LANES, RegisterTile
-from tetrad.core.record import record
+from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, Size, ceil_div, is_below, is_multiple, product
 from tetrad.core.types import ArrayType, row_strides
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Literal, Node
 from tetrad.kernel.build import LocalVar, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.frame import Frame, Memory
+from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.transpose import exchanged_fours, turned_fours
 from tetrad.ops.matmul.epilogue import (
@@ -41,110 +39,49 @@ from tetrad.ops.matmul.epilogue import (
     runs_along_k,
     store_result,
 )
-from tetrad.ops.matmul.few_rows import CHUNK, is_thin, lower_thin
+from tetrad.ops.matmul.op import CHUNK
+from tetrad.ops.matmul.plan import MatmulPlan, size_of
 from tetrad.schedule.nodes import Launch, Slot
 
-ROWS, COLUMNS = 1024, 1024  # of a workgroup at most
-FEW_ROWS, FEW_COLUMNS = 24, 64  # at least
-STRETCH = 96  # rows staged at a time: they lie in the second cache
-UNKNOWN = 256  # what a Dim is taken for
-SHARE = 4  # parts of an axis for each thread, at most
-# What a step of k costs beside its multiplications, in multiplications: to copy an element of a
-# column, or of a row; of a whole workgroup, that another thread begins it late, and that it begins.
-COPIED_COLUMN, COPIED_ROW, DELAY, BEGIN = 30, 14, 0.03, 1 << 15
 # columns packed at a time where the rows are one stretch: what is fetched ahead of them is little
 PIECE = 64
-STAGING_COLUMNS = 64
-# bytes: rows of a tile then lie apart in the nearest cache, and all of them in the second
-SHORT_ROW = 3 << 10
-POINTERS = 8  # to rows of a tile that registers have room for
 LINE_BYTES = 64  # of a cache, which memory brings at once
 TOGETHER = 4  # vectors packed in one go
-UNROLL = 24  # multiplications of a tile written out, in 1, 2 or 4 steps of k
-# A plain loop and one block of k do for fewer multiplications, with few columns or a short k: most
-# of the time there is in copying, and more code would take longer to compile than to run.
-SMALL, NARROW = 1 << 23, 32
-
-
-def lower_matmul(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
-    return (
-        lower_thin(group, inputs, memory)
-        if is_thin(group.root)
-        else [Matmul(group, inputs, memory).launch()]
-    )
-
-
-@record
-class Extent:
-    """Sizes of a product: batch axes of the result, then m, n, k."""
-
-    batch: Shape
-    m: Size
-    n: Size
-    k: Size
-
-    def known(self) -> tuple[int, int, int, int]:
-        """Numbers of batches, rows, columns, and steps of k; a Dim is taken for UNKNOWN."""
-        sizes = product(self.batch), self.m, self.n, self.k
-        batch, m, n, k = (size if isinstance(size, int) else UNKNOWN for size in sizes)
-        return batch, m, n, k
 
 
 class Matmul:
     """The kernel of one product."""
 
-    def __init__(self, group: Group, inputs: list[Node], memory: Memory) -> None:
-        self.group, self.memory, self.node = group, memory, group.root
+    def __init__(self, frame: Frame, group: Group, plan: MatmulPlan) -> None:
+        self.group, self.node, self.frame, self.plan = group, group.root, frame, plan
+        self.k, self.sizes = frame.k, frame.sizes
         self.a, self.b = self.node.inputs
-        shape = self.node.type.shape
-        self.size = Extent(shape[:-2], shape[-2], shape[-1], self.a.type.shape[-1])
-        self.dtype = accumulator(self.a.type.dtype)
-        self.tile = choose_tile(memory, self.dtype, self.size.m, self.size.n)
-        self.frame = Frame(group.name, memory)
-        self.k, self.sizes = self.frame.k, self.frame.sizes
-        self.width = self.tile.vectors * LANES
-        is_small = prod(self.size.known()) < SMALL and min(self.size.known()[2:]) < NARROW
-        self.unroll = 1 if is_small else steps_written_out(self.tile)
+        self.size, self.dtype = size_of(self.node), accumulator(self.a.type.dtype)
+        self.tile, self.width = plan.tile, plan.tile.vectors * LANES
+        self.rows, self.columns, self.depth = plan.rows, plan.columns, plan.depth
         self.packed = pack_constant(self.b, self.dtype, self.width)
-        self.frame.reads(
-            i for i in inputs if not (self.packed and is_only_right_side(group, i, self.b))
+        frame.reads(
+            i for i in frame.inputs if not (self.packed and is_only_right_side(group, i, self.b))
         )
-        is_staged = self.is_worth_staging()
-        self.rows, self.columns = choose_blocks(
-            self.size, self.tile.rows, memory.machine.parallel_groups, is_staged
-        )
-        self.depth = self.choose_depth(is_small)
         self.piece = (
-            min(PIECE, self.columns) if self.is_low and self.packed is None else self.columns
+            min(PIECE, plan.columns) if plan.is_low and self.packed is None else plan.columns
         )
         panels = self.panel_pitch * self.piece
-        self.panels = (
-            self.frame.input(self.packed) if self.packed else self.private("panels", panels)
-        )
+        self.panels = frame.input(self.packed) if self.packed else self.private("panels", panels)
         self.beside = [
             i
-            for i in self.frame.reading.buffers
-            if i.type.shape == shape and i not in (self.a, self.b)
+            for i in frame.reading.buffers
+            if i.type.shape == self.node.type.shape and i not in (self.a, self.b)
         ]
-        self.outputs = output_buffers(self.frame, group)
+        self.outputs = output_buffers(frame, group)
         self.staged = (
-            self.frame.scratch("rows", self.dtype, self.stretch * self.row_pitch)
-            if is_staged
+            frame.scratch("rows", self.dtype, plan.stretch * self.row_pitch)
+            if plan.is_staged
             else None
         )
 
     def private(self, stem: str, count: int) -> Buffer:
         return self.frame.private(stem, self.dtype, count)
-
-    @property
-    def stretch(self) -> int:
-        """Rows staged together: whole tiles."""
-        return max(min(STRETCH, self.rows) // self.tile.rows, 1) * self.tile.rows
-
-    @property
-    def is_low(self) -> bool:
-        """Is one stretch all rows?"""
-        return self.rows <= self.stretch
 
     @property
     def row_pitch(self) -> int:
@@ -159,33 +96,9 @@ class Matmul:
         reason."""
         return self.depth + 1
 
-    def choose_depth(self, is_small: bool) -> int:
-        """Steps of k of a block. Few rows take all they can from a panel, which is near; under
-        many, wide tiles go so slowly over it that it may come from the second cache, and then no
-        chain has to wait for another block. A power of two: products of nearly the same k have rows
-        and panels as far apart, which one kernel knows as constants."""
-        k, machine = self.size.k, self.memory.machine
-        panel = machine.near_bytes if self.is_low else machine.panel_bytes
-        depth = CHUNK if is_small else min(panel // (self.width * self.dtype.nbytes), CHUNK)
-        return (
-            max(LANES, 1 << (k - 1).bit_length()) if isinstance(k, int) and 0 < k < depth else depth
-        )
-
     def is_turned(self, side: Node) -> bool:
         """Is a side read in place from an array that lies the other way round?"""
         return runs_along_k(side) and side not in self.frame.reading.buffers
-
-    def is_worth_staging(self) -> bool:
-        """Do enough columns follow to pay for copying rows, and are the rows not as good where they
-        lie?"""
-        n, k = self.size.n, self.size.k
-        if isinstance(n, int) and n < STAGING_COLUMNS:
-            return False
-        is_as_it_is = self.a in self.frame.reading.buffers and self.a.type.dtype is self.dtype
-        is_short = (
-            isinstance(k, int) and k * self.dtype.nbytes <= SHORT_ROW and self.tile.rows <= POINTERS
-        )
-        return not (is_as_it_is and is_short)
 
     # -- the workgroup -----------------------------------------------------------------------------
 
@@ -233,14 +146,14 @@ class Matmul:
         """Pack the columns, then stretches of rows, each against every panel. Rows of one stretch
         are staged once."""
         k = self.k
-        if self.is_low and self.staged is not None:
+        if self.plan.is_low and self.staged is not None:
             self.stage(self.m0, self.m1, start, stop)
         with self.each_piece() as end_of_piece:
             if self.packed is None:
                 self.pack(end_of_piece - self.piece_from, start, stop)
-            with k.loop(self.m1, self.m0, self.stretch) as top:
-                end = k.min(top + self.stretch, self.m1)
-                if self.staged is not None and not self.is_low:
+            with k.loop(self.m1, self.m0, self.plan.stretch) as top:
+                end = k.min(top + self.plan.stretch, self.m1)
+                if self.staged is not None and not self.plan.is_low:
                     self.stage(top, end, start, stop)
                 with (
                     k.loop(end_of_piece, self.piece_from, self.width) as column,
@@ -268,7 +181,7 @@ class Matmul:
         """Few rows use what is packed: memory would be most of the time, and is idle while tiles
         are computed."""
         return (
-            self.is_low
+            self.plan.is_low
             and self.packed is None
             and self.block is not None
             and self.held(self.b) is not None
@@ -305,8 +218,8 @@ class Matmul:
             return
         lines = self.tile.rows * self.tile.vectors
         steps = min(self.depth, self.size.k) if isinstance(self.size.k, int) else self.depth
-        turns = steps // self.unroll
-        every = self.unroll * max(1, 1 << (turns // lines).bit_length() >> 1)
+        turns = steps // self.plan.unroll
+        every = self.plan.unroll * max(1, 1 << (turns // lines).bit_length() >> 1)
         is_turn = (step % every).eq(0)
         with self.k.when(
             is_turn if self.block is None else is_turn & (self.block + 1).eq(self.blocks)
@@ -388,12 +301,12 @@ class Matmul:
         flat = [acc for line in accs for acc in line]
         self.resume(flat, m, column)
         depth = stop - start
-        whole = depth // self.unroll * self.unroll
-        with k.loop(whole, 0, self.unroll) as step:
+        whole = depth // self.plan.unroll * self.plan.unroll
+        with k.loop(whole, 0, self.plan.unroll) as step:
             self.fetch_beside(m, column, step)
-            for u in range(self.unroll):
+            for u in range(self.plan.unroll):
                 self.step(accs, top, m, column, start, step + u)
-        if not is_multiple(self.size.k, self.unroll):
+        if not is_multiple(self.size.k, self.plan.unroll):
             with k.loop(depth, whole) as step:
                 self.step(accs, top, m, column, start, step)
         self.finish_tile(flat, m, column)
@@ -575,52 +488,6 @@ class Matmul:
 
 def elements_of_line(node: Node) -> int:
     return LINE_BYTES // node.type.dtype.nbytes
-
-
-def choose_tile(memory: Memory, dtype: DType, m: Size, n: Size) -> RegisterTile:
-    """The target's tile, narrower where there are no more columns, with fewer rows where that
-    wastes fewer."""
-    tile = memory.machine.f64_tile if dtype.bits == 64 else memory.machine.f32_tile
-    vectors = 1 if is_below(n, LANES + 1) else tile.vectors
-    if not isinstance(m, int):
-        return RegisterTile(tile.rows, vectors)
-    tiles = -(-max(m, 1) // tile.rows)
-    return RegisterTile(-(-max(m, 1) // tiles), vectors)
-
-
-def steps_written_out(tile: RegisterTile) -> int:
-    """A loop that goes round seldom enough; more of it would only take longer to compile."""
-    return max(1, *(steps for steps in (1, 2, 4) if steps * tile.rows * tile.vectors <= UNROLL))
-
-
-def choose_blocks(size: Extent, tile: int, threads: int, is_staged: bool) -> tuple[int, int]:
-    """Rows and columns of a workgroup, so that the thread with the most of them is done first."""
-    batch, m, n, k = size.known()
-
-    def cost(block: tuple[int, int]) -> float:
-        """Multiplications that take as long as the rounds of the busiest thread, and a part of one
-        for delays."""
-        high, wide = block
-        rounds = -(-batch * -(-m // high) * -(-n // wide) // threads)
-        copies = COPIED_COLUMN * wide + (COPIED_ROW * high if is_staged else 0)
-        return (rounds + (DELAY if threads > 1 else 0)) * ((high * wide + copies) * k + BEGIN)
-
-    heights = {rounded(-(-m // parts), tile) for parts in shares(m, ROWS, FEW_ROWS, threads)}
-    widths = {
-        rounded(-(-n // parts), FEW_COLUMNS) for parts in shares(n, COLUMNS, FEW_COLUMNS, threads)
-    }
-    return min(((high, wide) for high in sorted(heights) for wide in sorted(widths)), key=cost)
-
-
-def shares(size: int, most: int, least: int, threads: int) -> range:
-    """Into how many parts between `least` and `most` a size may be cut; not into more than threads
-    could want."""
-    fewest = max(1, -(-size // most))
-    return range(fewest, max(fewest, min(size // least, fewest + SHARE * threads)) + 1)
-
-
-def rounded(size: int, step: int) -> int:
-    return -(-size // step) * step
 
 
 def is_only_right_side(group: Group, node: Node, b: Node) -> bool:

@@ -1,9 +1,9 @@
-"""Lowering, products with float weights in place: lanes along the columns, which lie next to each
+"""Products with float weights in place: lanes along the columns, which lie next to each
 other in both sides.
 
 A workgroup takes some rows of the weight and all rows of x. Tiles of both wait in registers, so a
 vector of the weight is loaded (and widened, if it is of half precision) once for several rows of x.
-The order is that of `ops.matmul.linear`.
+The order is that of `ops.matmul.op`.
 """
 
 from __future__ import annotations
@@ -14,44 +14,35 @@ from tetrad.core.sizes import ceil_div, product
 from tetrad.graph.group import Group
 from tetrad.kernel.build import Val
 from tetrad.loopnest.frame import Frame
+from tetrad.ops.matmul.plan import MatmulPlan
 from tetrad.schedule.nodes import Launch
-
-ROWS = 24  # of the weight, in a workgroup
-TALLEST = 6  # rows of x in a tile
-
-
-def lower_row_matmul(frame: Frame, group: Group) -> Launch:
-    return RowMatmul(frame, group).launch()
 
 
 class RowMatmul:
     """The kernel of one product: a tile is some rows of x times some rows of the weight."""
 
-    def __init__(self, frame: Frame, group: Group) -> None:
-        self.frame, self.k, self.group = frame, frame.k, group
+    def __init__(self, frame: Frame, group: Group, plan: MatmulPlan) -> None:
+        self.frame, self.k, self.group, self.plan = frame, frame.k, group, plan
         self.x, self.w = group.root.inputs
         self.out = frame.output(frame.memory.slots[group.root])
         self.rows, self.outputs = group.root.type.shape
         self.columns = self.x.type.shape[1]
-        tile = frame.memory.machine.f32_tile
-        self.held = tile.rows * tile.vectors  # accumulators that fit into registers
-        self.tall = max(1, min(self.held // 3, TALLEST))
 
     def launch(self) -> Launch:
-        k, sizes = self.k, self.frame.sizes
-        start = k.group_id() * ROWS
-        end = k.min(start + ROWS, sizes.val(self.outputs))
+        k, sizes, tall, each = self.k, self.frame.sizes, self.plan.tile.rows, self.plan.columns
+        start = k.group_id() * each
+        end = k.min(start + each, sizes.val(self.outputs))
         rows = sizes.val(self.rows)
-        whole = rows // self.tall * self.tall
-        with k.loop(whole, 0, self.tall) as row:
-            self.walk_outputs(row, self.tall, start, end)
+        whole = rows // tall * tall
+        with k.loop(whole, 0, tall) as row:
+            self.walk_outputs(row, tall, start, end)
         with k.loop(rows, whole) as row:
             self.walk_outputs(row, 1, start, end)
         flops = product((self.rows, self.outputs, self.columns)) * 2
-        return self.frame.finish(ceil_div(self.outputs, ROWS), self.group, flops=flops)
+        return self.frame.finish(ceil_div(self.outputs, each), self.group, flops=flops)
 
     def walk_outputs(self, row: Val, tall: int, start: Val, end: Val) -> None:
-        k, wide = self.k, self.held // tall
+        k, wide = self.k, self.plan.held // tall
         whole = start + (end - start) // wide * wide
         with k.loop(whole, start, wide) as output:
             self.run_tile(row, tall, output, wide)

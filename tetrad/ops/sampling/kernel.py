@@ -30,6 +30,8 @@ from tetrad.ops.sampling.op import (
     XTC_PROBABILITY,
     XTC_STREAM,
     XTC_THRESHOLD,
+    sample,
+    top_tokens,
 )
 from tetrad.ops.sampling.row import INF, LOWEST, NONE, STRETCH, EditedRow, Row, threshold
 from tetrad.schedule.nodes import Launch
@@ -38,6 +40,7 @@ ONE = 0x3F800000  # bits of 1.0
 INFINITE = 0x7F800000  # bits of infinity
 
 
+@sample.kernel
 def lower_sample(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     row = EditedRow(frame, node)
@@ -413,6 +416,7 @@ class Draw:
         return k.cast(word >> 8, f64) * (1 / 2**24)
 
 
+@top_tokens.kernel
 def lower_top_tokens(frame: Frame, group: Group) -> Launch:
     """One sweep over the row for each token wanted: the largest of those that come after the one
     before."""

@@ -1,0 +1,1 @@
+"""sort, argsort and topk."""

@@ -39,6 +39,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
+from tetrad.ops.sort.op import argsort, sort, topk
 from tetrad.schedule.nodes import Launch
 
 # elements of a row that a network sorts: one of many rows, of any number of rows
@@ -146,6 +147,7 @@ class Rows:
         )
 
 
+@sort.kernel
 def lower_sort(frame: Frame, group: Group) -> Launch:
     rows, out = (
         Rows(frame, group, group.root.param("descending")),
@@ -157,6 +159,7 @@ def lower_sort(frame: Frame, group: Group) -> Launch:
     return RadixSort(rows, group, WIDE_DIGIT if is_long else DIGIT).values(out)
 
 
+@argsort.kernel
 def lower_argsort(frame: Frame, group: Group) -> Launch:
     rows, out = (
         Rows(frame, group, group.root.param("descending")),
@@ -172,6 +175,7 @@ def lower_argsort(frame: Frame, group: Group) -> Launch:
     return RadixSort(rows, group).places(put)
 
 
+@topk.kernel
 def lower_topk(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     rows, count = Rows(frame, group, node.param("largest")), int(node.param("k"))

@@ -1,0 +1,1 @@
+"""argmax and argmin."""

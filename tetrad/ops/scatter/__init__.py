@@ -1,0 +1,1 @@
+"""Scattered sums."""

@@ -1,0 +1,1 @@
+"""Low-bit weights laid out for the kernels that read them."""
