@@ -57,7 +57,7 @@ NAMES_ARE_NAMES = (
     "tetrad/ops/",
     "tetrad/graph/text.py",
     "tetrad/kernel/text.py",
-    "tetrad/lower/special.py",
+    
 )
 
 

@@ -1,4 +1,4 @@
-"""The driver, dispatch: one kernel program and bytes in, bytes out. The door for kernels people
+"""Compiler, dispatch: one kernel program and bytes in, bytes out. The door for kernels people
 write themselves.
 
 Nothing about the program is trusted: it is verified, compiled so that loads out of range give 0 and

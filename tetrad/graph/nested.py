@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tetrad.graph.build import intern, make_graph, with_inputs
 from tetrad.graph.nodes import Graph, Node
+
+_direct: WeakKeyDictionary[Graph, tuple[Graph, ...]] = WeakKeyDictionary()
 
 
 def graphs_in(value: Any) -> Iterator[Graph]:
@@ -23,12 +26,13 @@ def graphs_in(value: Any) -> Iterator[Graph]:
 
 
 def direct(graph: Graph) -> tuple[Graph, ...]:
-    """The graphs that nodes of this graph hold, each once, in order of appearance."""
-    return tuple(
-        dict.fromkeys(
-            g for node in graph.nodes() for _, value in node.params for g in graphs_in(value)
-        )
-    )
+    """The graphs that nodes of this graph hold, each once, in order of appearance. Remembered:
+    every step of the pipeline asks."""
+    found = _direct.get(graph)
+    if found is None:
+        held = (g for node in graph.nodes() for _, value in node.params for g in graphs_in(value))
+        found = _direct[graph] = tuple(dict.fromkeys(held))
+    return found
 
 
 def innermost_first(graph: Graph) -> tuple[Graph, ...]:

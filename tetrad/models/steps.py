@@ -1,4 +1,4 @@
-"""Models, programs: the compiled steps of one model. Weights in, functions from tokens to logits
+"""Models, steps: the compiled steps of one model. Weights in, functions from tokens to logits
 out.
 
 One program serves chunks of any length (a Dim), one a single token; both are the same Python

@@ -1,5 +1,5 @@
-"""Models, packed: all weights of a file laid out for the kernels, quickly and in little more memory
-than they need.
+"""Models, weight layout: all weights of a file laid out for the kernels, quickly and in little more
+memory than they need.
 
 Receives an open GGUF file, returns its tensors as arrays by name. Low-bit ones are interleaved
 (`quant.lanes`) by compiled code, on all processors, into one piece of memory. Nothing of it is kept

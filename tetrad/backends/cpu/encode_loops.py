@@ -1,4 +1,4 @@
-"""The CPU back end, encode loops: steps that hold other schedules in, entries of a native table
+"""CPU back end, encode loops: steps that hold other schedules in, entries of a native table
 out.
 
 The body of a loop is a table of its own, as that of a call is: its bases are its inputs, its

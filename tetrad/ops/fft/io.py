@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms, the ends: how a kernel reads its operand and writes its result,
+"""Kernels, Fourier transforms, the ends: how a kernel reads its operand and writes its result,
 position by position.
 
 An end of complex numbers gives `pair`s; one of reals gives `one` at a time, or `two` neighbours as

@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms: the ops as stages, each a transform of a smooth length or a sweep
+"""Kernels, Fourier transforms: the ops as stages, each a transform of a smooth length or a sweep
 over numbers.
 
 Stages are written once and run in three ways (`ops.fft.distribution`): short lines together, one in

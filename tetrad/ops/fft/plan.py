@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms, the plan: a length in, radices and tables of roots of unity out.
+"""Kernels, Fourier transforms, the plan: a length in, radices and tables of roots of unity out.
 
 A length whose primes are small is a product of radices; from 256 on it is two factors of at least
 16 where it can be, columns first, then rows. Any other length is a convolution of a longer, smooth

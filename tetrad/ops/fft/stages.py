@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms, the walk: a transform of smooth length as loops of butterflies.
+"""Kernels, Fourier transforms, the walk: a transform of smooth length as loops of butterflies.
 
 A stage asks a `Walk` for numbers at a position of a line. Either a vector holds the numbers at one
 position of several lines (lanes), or several neighbours of one line (row). Blocks at the end of a

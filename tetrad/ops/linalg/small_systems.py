@@ -1,4 +1,4 @@
-"""Lowering, small systems of equations: one system in each lane, so 16 of them advance together.
+"""Kernels, small systems of equations: one system in each lane, so 16 of them advance together.
 
 Receives the ops of `ops.linalg.systems` on matrices of at most `SMALL` rows; larger ones go to
 `ops.linalg.lapack`. Matrices are turned on their way into scratch, so that neighbouring lanes are

@@ -1,4 +1,4 @@
-"""Lowering, choosing tokens: one workgroup a row of logits, lanes along the vocabulary.
+"""Kernels, choosing tokens: one workgroup a row of logits, lanes along the vocabulary.
 
 Nothing is sorted. Filters keep a row's largest, so each is a threshold: it is found bit by bit, by
 counting (top_k) or adding up (top_p) what lies above. First a bound is found from the maxima of

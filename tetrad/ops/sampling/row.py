@@ -1,4 +1,4 @@
-"""Lowering, choosing tokens, the row: logits in scratch, edited as the settings of their request
+"""Kernels, choosing tokens, the row: logits in scratch, edited as the settings of their request
 say.
 
 Receives the operands of `sample`; what is left is drawn from by `ops.sampling.kernel`. Bias, mask

@@ -1,4 +1,4 @@
-"""Lowering, sorting: rows put in order by integer keys that count as their elements do.
+"""Kernels, sorting: rows put in order by integer keys that count as their elements do.
 
     short rows    a row a lane, in a sorting network; the position makes every key different, so it
                   is stable
