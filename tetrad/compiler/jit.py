@@ -52,7 +52,7 @@ class Compiled(Protocol):
     def run(self, storages: list[ArrayStorage], dims: tuple[int, ...]) -> list[ArrayStorage]: ...
 
 
-class Engine(Protocol):
+class CompileEngine(Protocol):
     """What turns graphs into machine code and NumPy memory into storage."""
 
     def prepare(self) -> None:
@@ -95,7 +95,7 @@ class Jitted:
     def __init__(
         self,
         function: Callable[..., Any],
-        engine: Engine,
+        engine: CompileEngine,
         *,
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
@@ -392,7 +392,7 @@ def _operand(leaf: Any, over: Callable[[np.ndarray], Array] = wrap) -> Array:
 
 
 def _given_up(
-    arrays: list[Array], ours: dict[int, bool], storages: list[ArrayStorage], engine: Engine
+    arrays: list[Array], ours: dict[int, bool], storages: list[ArrayStorage], engine: CompileEngine
 ) -> list[ArrayStorage]:
     """The storages with those of donated arrays: their own if nobody else can see them, else
     copies.

@@ -67,7 +67,7 @@ class Found:
     outputs: Types
 
 
-class Source:
+class FunctionSource:
     """A function, and how `jit` compiles it. Programs that want to know more of themselves ask it:
     it holds none."""
 
@@ -110,7 +110,7 @@ class Known:
     ) -> None:
         self.name, self.arrays = name, arrays  # name: None if there is none that says all
         self.donated, self.marks = donated, dims or {}
-        self.source = Source(function, donated, self.marks)
+        self.source = FunctionSource(function, donated, self.marks)
         self.found: dict[Types, Found | None] = {}
         self.noted: set[Types] = set()
         self.quick: dict[tuple[int, ...], Sized] = {}  # by the ids of the arguments' types

@@ -14,7 +14,7 @@ from tetrad.graph.group import holds
 from tetrad.graph.nodes import Node
 from tetrad.ops.matmul.kernel import GENERATORS
 from tetrad.ops.matmul.op import CHUNK, matmul
-from tetrad.ops.matmul.plan import COLUMNS, ROWS, MatmulSize, Product, plan_matmul, product_of
+from tetrad.ops.matmul.plan import COLUMNS, ROWS, MatmulSize, ProductShape, plan_matmul, product_of
 from tetrad.quant.lanes import DTYPES, q8_row
 
 seq = Dim("seq", max=4096)
@@ -32,8 +32,8 @@ WHICH = {
 
 def product(
     left: DType, right: DType, m: Size, transposed: bool, n: int = 512, k: int = 512
-) -> Product:
-    return Product(left, right, MatmulSize((), m, n, k), transposed)
+) -> ProductShape:
+    return ProductShape(left, right, MatmulSize((), m, n, k), transposed)
 
 
 @MACHINES

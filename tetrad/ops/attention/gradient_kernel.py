@@ -25,15 +25,15 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite
-from tetrad.ops.attention.dense import Form, accumulator
+from tetrad.ops.attention.dense import AttentionForm, accumulator
 from tetrad.ops.attention.dense_kernel import (
     PITCH,
     ROWS,
     Accumulators,
     Range,
     RowBlock,
-    Rows,
     Scoring,
+    TileRows,
     accumulators,
     add_products,
     node_form,
@@ -41,7 +41,7 @@ from tetrad.ops.attention.dense_kernel import (
     rows_of,
 )
 from tetrad.ops.attention.op import KEYS
-from tetrad.ops.attention.packing import COLUMNS, Near, Plan, padded
+from tetrad.ops.attention.packing import COLUMNS, CopyPlan, NearCopies, padded
 from tetrad.ops.attention.packing import ROWS as IN_ROWS
 from tetrad.schedule.nodes import Launch
 
@@ -64,7 +64,12 @@ class Backward:
     those of a block of "keys", or those of a block of "rows"."""
 
     def __init__(
-        self, group: Group, form: Form, memory: Memory, wrt: tuple[str, ...], by: str = "heads"
+        self,
+        group: Group,
+        form: AttentionForm,
+        memory: Memory,
+        wrt: tuple[str, ...],
+        by: str = "heads",
     ) -> None:
         self.group, self.node, self.form, self.wrt, self.by = group, group.root, form, wrt, by
         self.dtype = accumulator(self.node.inputs[0].type.dtype)
@@ -78,7 +83,7 @@ class Backward:
         few, count = rows_of(tile, form), row_count(form)
         count = max(count, 1) if isinstance(count, int) and count < ROWS else ROWS
         self.count = count  # rows of a block; `rows.block` have memory: whole tiles
-        self.rows = Rows(few.tile, few.vectors, -(-count // few.tile) * few.tile)
+        self.rows = TileRows(few.tile, few.vectors, -(-count // few.tile) * few.tile)
         self.key_tile = next(n for n in KEY_TILES if n <= tile.rows)
 
     def output_buffers(self, memory: Memory) -> dict[str, Buffer]:
@@ -99,8 +104,8 @@ class Backward:
         self.mine = position.span(1, 2)
         self.block = RowBlock(self.frame, form, self.rows, position)
         wanted = ((1, COLUMNS), (1, IN_ROWS), (2, COLUMNS))
-        plan = Plan(self.node, form, wanted, LANES * self.rows.vectors)
-        self.copies = Near(plan, self.frame, self.block.batch, self.block.group)
+        plan = CopyPlan(self.node, form, wanted, LANES * self.rows.vectors)
+        self.copies = NearCopies(plan, self.frame, self.block.batch, self.block.group)
         self.scoring = Scoring(self.frame, self.node, form, self.copies, self.block)
         self.sight = self.scoring.sight
         self.length = self.sight.limit("query_lengths", self.sight.times)

@@ -149,7 +149,7 @@ def chirp_spectrum(n: int, m: int) -> Array:
 
 
 @record
-class Table:
+class ConstantTable:
     """Complex constants: where their real and imaginary parts start."""
 
     real: int
@@ -163,12 +163,12 @@ class Tables:
         self.dtype = dtype
         self.parts: list[Array] = []
         self.size = 0
-        self.known: dict[tuple[object, ...], Table] = {}
+        self.known: dict[tuple[object, ...], ConstantTable] = {}
 
-    def add(self, key: tuple[object, ...], make: Callable[[], Array]) -> Table:
+    def add(self, key: tuple[object, ...], make: Callable[[], Array]) -> ConstantTable:
         if key not in self.known:
             values = make()
-            self.known[key] = Table(self.place(values.real), self.place(values.imag))
+            self.known[key] = ConstantTable(self.place(values.real), self.place(values.imag))
         return self.known[key]
 
     def add_transform(self, n: int) -> None:
