@@ -20,7 +20,7 @@ LAZY = "tetrad/core/lazy.py"
 # Class names that still stand in several files. One goes when its name stands once; none comes.
 KNOWN = frozenset(
     {
-        "Compiled", "Engine", "Extent", "Job", "Lanes", "Merge", "Program", "Row",
+        "Engine", "Job", "Lanes", "Merge", "Row",
         "Rows", "Source", "Table", "Walk", "Whole",
     }
 )  # fmt: skip
