@@ -11,7 +11,7 @@ from tetrad.core.sizes import ceil_div
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.ops.fft.butterfly import Pair
-from tetrad.ops.fft.io import Far, Held, Near
+from tetrad.ops.fft.io import FarLines, Held, NearLines
 from tetrad.ops.fft.plan import split
 from tetrad.ops.fft.stages import (
     Slots,
@@ -107,8 +107,8 @@ def by_columns(job: TransformJob, inner: int) -> Launch:
     outer, block = k.group_id() // across, k.group_id() % across
     column = block * lanes if inner % lanes == 0 else k.min(block * lanes, inner - lanes)
 
-    def end(buffer: Buffer, slot: Slot, count: int) -> Near:
-        return Near(
+    def end(buffer: Buffer, slot: Slot, count: int) -> NearLines:
+        return NearLines(
             walk.frame, buffer, outer * (inner * count) + column * job.width(slot), inner, lanes
         )
 
@@ -125,8 +125,8 @@ def by_lines(job: TransformJob) -> Launch:
     sizes, first = walk.frame.sizes, walk.k.group_id() * job.lanes
     lines, inner = sizes.val(job.lines), sizes.val(job.inner)
 
-    def end(buffer: Buffer, slot: Slot, count: int) -> Far:
-        return Far(walk.frame, buffer, first, lines, inner, count, job.width(slot))
+    def end(buffer: Buffer, slot: Slot, count: int) -> FarLines:
+        return FarLines(walk.frame, buffer, first, lines, inner, count, job.width(slot))
 
     walk.make_source = lambda: end(walk.view_source(), job.source, job.taken)
     walk.make_target = lambda: end(walk.view_target(), job.target, job.given)
@@ -182,7 +182,9 @@ def launch_of(job: TransformJob, phase: Phase, slots: Slots, written: frozenset[
 def contiguous(walk: TransformKernel, line: Val, ahead: int = 0) -> None:
     """Operand and result lie in memory line by line; that far `ahead` will be read next."""
     job = walk.job
-    walk.make_source = lambda: Near(
+    walk.make_source = lambda: NearLines(
         walk.frame, walk.view_source(), line * job.taken, 1, job.lanes, ahead
     )
-    walk.make_target = lambda: Near(walk.frame, walk.view_target(), line * job.given, 1, job.lanes)
+    walk.make_target = lambda: NearLines(
+        walk.frame, walk.view_target(), line * job.given, 1, job.lanes
+    )
