@@ -94,7 +94,7 @@ class FunctionSource:
         return compile_fully(program.graph, program.donated)
 
 
-class Known:
+class NamedFunction:
     """A function to be compiled, whose graph follows from its `name`, the `arrays` it closes over,
     the types of its arguments and the source of the package. Of arrays above 4 KiB it may not look
     at the content while it is traced."""
