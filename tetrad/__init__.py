@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tetrad import explain as explain
     from tetrad import fft as fft
     from tetrad import linalg as linalg
     from tetrad import optim as optim

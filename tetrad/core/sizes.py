@@ -20,7 +20,8 @@ NUMBER = (
     "compute "
     "with"
 )
-MAX_DIGITS, MAX_SIZE_TOKENS = 18, 256  # of a size that is parsed
+# Of a size that is parsed. Arguments of kernels are sizes too, and may be any 64 bits.
+MAX_DIGITS, MAX_SIZE_TOKENS = 19, 256
 MAX_ELEMENTS = 1 << 48  # a product of sizes above this is an error before anything is allocated
 
 

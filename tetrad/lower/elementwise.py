@@ -40,7 +40,7 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
         frame, shape, lambda at: store_all(frame, outputs, at)
     )
     pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
-    partly = hardly_read(group, inputs, memory)
+    partly = hardly_read(group, inputs, memory).intersection(frame.slots)
     return frame.finish(groups, group, inplace=pairs, partly=partly, flops=operations(nodes))
 
 

@@ -48,7 +48,7 @@ class ScheduleBuilder:
     >>> kind = ArrayType(f32, (8,))
     >>> b.launch(k.finish(), b.input(kind), b.output(kind), groups=8)
     >>> print(b.finish())
-    kernel copy(x: f32 read, y: f32 write) workgroup=1,1,1
+    kernel copy(x: f32 read, y: f32 write) workgroup=16,1,1
     schedule f(%0):
       %0: f32[8] input 0 in0
       %1: f32[8] output 0 out0

@@ -306,11 +306,6 @@ class _Parser:
         self.label: str | None = None
         self.inputs: list[str] = []
         self.steps: list[Step] = []
-        self.readers: dict[str, Callable[[str], None]] = {
-            "dim": self.dim, "kernel": self.kernel, "schedule": self.header,
-            "launch": self.launch, "call": self.call, "loop": self.loop, "while": self.whilst,
-            "switch": self.switch, "return": self.end,
-        }  # fmt: skip
 
     def read(self, lines: Iterable[str]) -> None:
         slots, types, literals = self.slots, self.types, self.literals
@@ -328,7 +323,7 @@ class _Parser:
                 slots[first[:-1]] = Slot(name, types[text], kind, position, literal)
                 self.declared += KINDS[kind] == len(words)
             elif first[0] != "#":
-                self.readers[first](line.strip()[len(first) + 1 :])
+                _READERS[first](self, line.strip()[len(first) + 1 :])
 
     # declarations
 
@@ -457,6 +452,14 @@ class _Parser:
     def spares(self, text: str) -> tuple[Slot | None, ...]:
         words = _words(text, ",")
         return tuple([None if word == "none" else self.slots[word] for word in words])
+
+
+# Not bound to a parser, which would then hold itself, and the weights of a model with it.
+_READERS: dict[str, Callable[[_Parser, str], None]] = {
+    "dim": _Parser.dim, "kernel": _Parser.kernel, "schedule": _Parser.header,
+    "launch": _Parser.launch, "call": _Parser.call, "loop": _Parser.loop, "while": _Parser.whilst,
+    "switch": _Parser.switch, "return": _Parser.end,
+}  # fmt: skip
 
 
 NONE: frozenset[Slot] = frozenset()

@@ -124,7 +124,7 @@ class StringTable:
     that, are in a dictionary.
 
     >>> known, asked = (spans_of(Strings.of(list(letters))) for letters in ("bab", "abc"))
-    >>> Lookup(known).find(asked).tolist()
+    >>> StringTable(known).find(asked).tolist()
     [1, 2, -1]
     """
 

@@ -119,7 +119,7 @@ class Vocabulary:
         """Every token of these kinds.
 
         >>> read_vocabulary({"tokenizer.ggml.model": "t5", "tokenizer.ggml.tokens": ["a", "b"],
-        ...                  "tokenizer.ggml.token_type": [1, 3]}).ids_of(Kind.CONTROL)
+        ...                  "tokenizer.ggml.token_type": [1, 3]}).ids_of(TokenKind.CONTROL)
         [1]
         """
         return np.flatnonzero(self.are(*kinds)).tolist()
