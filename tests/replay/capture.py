@@ -114,10 +114,7 @@ def entry_lines(entry: Entry, labels: Labels, indent: str) -> Iterator[str]:
     match entry:
         case KernelEntry():
             words = " ".join(word_text(word, labels) for word in entry.words)
-            how = (
-                f"{entry.groups} {entry.slice} "
-                f"{entry.serial:d}{entry.barrier:d}{entry.calls_out:d}{entry.shared:d}"
-            )
+            how = f"{entry.groups} {entry.slice} {entry.serial:d}{entry.barrier:d}{entry.shared:d}"
             yield f"{indent}kernel {labels[entry.function]} [{how}] {words}"
         case CallEntry():
             yield f"{indent}call {' '.join(word_text(word, labels) for word in entry.bases)}"
@@ -138,7 +135,7 @@ def entry_lines(entry: Entry, labels: Labels, indent: str) -> Iterator[str]:
             for table in entry.tables:
                 yield from lines_of(table, labels, indent)
         case _:
-            yield f"{indent}foreign {len(entry.words)}"
+            yield f"{indent}host {entry.name} {entry.calls} {entry.blocks} {entry.arguments}"
 
 
 def word_text(word: Word, labels: Labels) -> str:
