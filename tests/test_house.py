@@ -17,14 +17,6 @@ PROCESSOR = re.compile(r"x86|avx|neon|aarch64|znver|amd64", re.I)
 MOST_FILES = 25  # of a folder, without what its folders hold and without __init__.py
 LAZY = "tetrad/core/lazy.py"
 
-# Class names that still stand in several files. One goes when its name stands once; none comes.
-KNOWN = frozenset(
-    {
-        "Compiled", "Engine", "Extent", "Job", "Lanes", "Merge", "Program", "Row",
-        "Rows", "Source", "Table", "Walk", "Whole",
-    }
-)  # fmt: skip
-
 
 def code_of(module: Module) -> str:
     """The source without comments and docstrings."""
@@ -91,11 +83,7 @@ def test_no_folder_is_crowded() -> None:
 
 def test_a_class_name_stands_once_in_the_package() -> None:
     found = repeated_classes(package_modules())
-    assert {name: places for name, places in found.items() if name not in KNOWN} == {}
-
-
-def test_the_table_of_repeated_class_names_only_shrinks() -> None:
-    assert KNOWN - repeated_classes(package_modules()).keys() == set()
+    assert found == {}
 
 
 @pytest.mark.parametrize(

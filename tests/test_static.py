@@ -57,7 +57,6 @@ NAMES_ARE_NAMES = (
     "tetrad/ops/",
     "tetrad/graph/text.py",
     "tetrad/kernel/text.py",
-    "tetrad/lower/special.py",
 )
 
 

@@ -19,8 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tetrad.arrays import functions as td
-from tetrad.compiler.jit import Jitted
-from tetrad.compiler.native_jit import jit
+from tetrad.compiler.jit import Jitted, jit
 from tetrad.explain.call import prepare
 from tetrad.explain.report import bytes_text, kernel_table, time_text
 from tetrad.explain.story import Explanation, explain

@@ -12,8 +12,7 @@ from typing import Any
 from tetrad import errors, kernel, nn
 from tetrad.arrays import functions
 from tetrad.arrays.functions import *  # noqa: F403
-from tetrad.compiler.launching import dispatch
-from tetrad.compiler.native_jit import jit
+from tetrad.compiler.jit import jit
 from tetrad.core import lazy, tree
 from tetrad.core.dtypes import (
     DType,
@@ -50,57 +49,43 @@ uint8, uint16, uint32, uint64 = u8, u16, u32, u64
 bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
-LAZY = ("bisect", "explain")
-SPACES = ("fft", "linalg", "optim", "quant", "random")  # namespaces, loaded when first used
-DERIVATIVES = (
-    "grad",
-    "hessian",
-    "jacfwd",
-    "jacrev",
-    "jvp",
-    "linearize",
-    "value_and_grad",
-    "vjp",
-    "wirtinger",
-)
-BATCHES = ("all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap")
-EXCHANGES = ("all_to_all", "ppermute", "pshuffle", "psum_scatter")
-ROWS = ("associative_scan", "map")
-NUMERICAL = ("allclose", "diag", "interp", "isclose", "median", "quantile", "split", "trapezoid")
-CUSTOM = ("checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient")
-TRANSFORMS = {  # name -> module
-    **dict.fromkeys(DERIVATIVES, "transforms.derivatives"),
-    **dict.fromkeys(BATCHES, "transforms.vmap"),
-    **dict.fromkeys(CUSTOM, "transforms.custom"),
-    **dict.fromkeys(EXCHANGES, "transforms.collectives"),
-    **dict.fromkeys(ROWS, "transforms.rows"),
-    **dict.fromkeys(NUMERICAL, "arrays.numpy_extras"),
-    "linear_transpose": "transforms.linear_transpose",
-}
-# not in __all__: a star import must not ask for packages that only some want
-NEEDS_EXTRA = ("load",)
+SPACES = ("explain", "fft", "linalg", "optim", "quant", "random")  # folders, loaded when first used
+HOMES = {  # module -> names of it, loaded when first used
+    "arrays.numpy_extras": (
+        "allclose", "diag", "interp", "isclose", "median", "quantile", "split", "trapezoid",
+    ),
+    "compiler.dispatch": ("dispatch",),
+    "explain.bisect": ("bisect",),
+    "models.lm": ("load",),
+    "transforms.collectives": ("all_to_all", "ppermute", "pshuffle", "psum_scatter"),
+    "transforms.custom": (
+        "checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient",
+    ),
+    "transforms.derivatives": (
+        "grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp",
+        "wirtinger",
+    ),
+    "transforms.linear_transpose": ("linear_transpose",),
+    "transforms.rows": ("associative_scan", "map"),
+    "transforms.vmap": (
+        "all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap",
+    ),
+}  # fmt: skip
+HOME = {name: home for home, names in HOMES.items() for name in names}
+NEEDS_EXTRA = (
+    "load",
+)  # not in __all__: a star import must not ask for packages that only some want
 
 
 def __getattr__(name: str) -> Any:
-    """Elementwise functions: the namespace makes each from its op. What needs the compiler is
-    loaded when used."""
-    if name in TRANSFORMS:
-        globals()[name] = found = getattr(lazy.module(f"tetrad.{TRANSFORMS[name]}"), name)
-        return found
+    """What is loaded when it is first used; elementwise functions are made from their ops."""
     if name in SPACES:
         return lazy.module(f"tetrad.{name}")
-    if name == "explain":
-        return lazy.module("tetrad.explain")  # a folder that can be called
-    if name == "bisect":
-        globals()[name] = found = lazy.module("tetrad.explain.bisect").bisect
-        return found
-    if name == "load":
-        globals()[name] = found = lazy.module("tetrad.models.lm").load
-        return found
-    if name not in functions.__dir__():
+    if name not in HOME and name not in functions.__dir__():
         advice = lazy.module("tetrad.arrays.suggestions").advice(name, __dir__())
         raise AttributeError(f"tetrad has no function {name!r}{advice}")
-    globals()[name] = value = getattr(functions, name)
+    home = lazy.module(f"tetrad.{HOME[name]}") if name in HOME else functions
+    globals()[name] = value = getattr(home, name)
     return value
 
 
@@ -109,14 +94,13 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "Array", "DType", "Dim", "Spec", "dispatch", "errors", "eval_shape", "jit", "kernel", "nn",
+    "Array", "DType", "Dim", "Spec", "errors", "eval_shape", "jit", "kernel", "nn",
     "trace", "tree",
     "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16",
     "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
     "cond", "fori_loop", "scan", "switch", "while_loop",
-    *LAZY,
     *SPACES,
-    *TRANSFORMS,
+    *(name for name in HOME if name not in NEEDS_EXTRA),
     *functions.__dir__(),
 ]  # fmt: skip

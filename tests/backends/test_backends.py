@@ -140,7 +140,7 @@ def test_the_flag_of_targets_knows_those_of_every_back_end(second: Evaluator) ->
     )
 
 
-@pytest.mark.parametrize("name", ["dispatch", "native_jit"])
+@pytest.mark.parametrize("name", ["dispatch", "jit"])
 def test_the_compiler_asks_only_the_table(name: str) -> None:
     """Files of the compiler that know no back end by name stay so."""
     path = f"tetrad/compiler/{name}.py"

@@ -115,6 +115,33 @@ def test_without_a_batch_in_half_precision_and_for_any_length() -> None:
         )
 
 
+def test_layout_softcap_and_alignment() -> None:
+    turned = [np.swapaxes(x, 1, 2) for x in (Q, KEYS, VALUES)]
+    got = np.asarray(dot_product_attention(*turned, layout="bnsh", is_causal=True))
+    np.testing.assert_allclose(
+        np.swapaxes(got, 1, 2), formula(Q, KEYS, VALUES, is_causal=True), atol=1e-12
+    )
+    last = np.tril(np.ones((T, S), bool), S - T)
+    got = dot_product_attention(Q, KEYS, VALUES, is_causal="bottom_right")
+    np.testing.assert_allclose(np.asarray(got), formula(Q, KEYS, VALUES, mask=last), atol=1e-12)
+    products = np.einsum("btgnh,bsgh->bgnts", Q.reshape(B, T, K, -1, H), KEYS) / math.sqrt(H)
+    capped = 0.5 * np.tanh(products / 0.5) - products
+    want = formula(Q, KEYS, VALUES, bias=capped.reshape(B, N, T, S))
+    got = dot_product_attention(Q, KEYS, VALUES, softcap=0.5)
+    np.testing.assert_allclose(np.asarray(got), want, atol=1e-12)
+    with pytest.raises(td.errors.TetradError, match="layout"):
+        dot_product_attention(Q, Q, Q, layout="bshn")
+
+
+def test_a_scale_may_be_traced_and_dtypes_may_differ() -> None:
+    slope = td.grad(lambda s: td.sum(dot_product_attention(Q, KEYS, VALUES, scale=s)))(0.3)
+    above, below = (formula(Q, KEYS, VALUES, scale=0.3 + h).sum() for h in (1e-6, -1e-6))
+    np.testing.assert_allclose(float(slope), (above - below) / 2e-6, atol=1e-6)
+    mixed = dot_product_attention(Q.astype(np.float32), KEYS, VALUES.astype(np.float16))
+    assert mixed.dtype is td.float32
+    np.testing.assert_allclose(np.asarray(mixed), formula(Q, KEYS, VALUES), atol=2e-3)
+
+
 def test_vmap_is_a_batch() -> None:
     got = td.vmap(lambda q, k, v: dot_product_attention(q, k, v, is_causal=True))(Q, KEYS, VALUES)
     np.testing.assert_allclose(

@@ -209,7 +209,7 @@ BROKEN: list[tuple[str, Callable[[], Schedule]]] = [
 
 def with_update() -> Schedule:
     schedule = launched()
-    step = replace(schedule.steps[0], updates=frozenset(schedule.outputs))
+    step = replace(schedule.steps[0], updates=frozenset(schedule.inputs))
     first = replace(schedule.steps[0])
     return replace(schedule, steps=(first, step))
 

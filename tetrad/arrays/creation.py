@@ -1,4 +1,4 @@
-"""Tracing, creation: arrays from Python values, NumPy arrays, and nothing.
+"""Arrays, creation: arrays from Python values, NumPy arrays, and nothing.
 
 Receives values, shapes and settings, returns arrays. Defaults: float32 and int32; NumPy arrays keep
 their dtype. While tracing, filled arrays are recorded, so a size may be symbolic and no constant is

@@ -1,4 +1,4 @@
-"""Tracing, parts of arrays whose place is data: the names and arguments they have in JAX.
+"""Arrays, parts of arrays whose place is data: the names and arguments they have in JAX.
 
 Receives arrays, and places that may be traced; each place is clamped so that the part lies inside
 the array. Writing gives a new array, which in compiled code lies where the old one lay unless

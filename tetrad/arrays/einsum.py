@@ -1,4 +1,4 @@
-"""Tracing, einsum: any Einstein sum as transpose, reshape, multiply, matmul and sum.
+"""Arrays, einsum: any Einstein sum as transpose, reshape, multiply, matmul and sum.
 
 Receives subscripts and arrays; operands are contracted two at a time, in the order NumPy's path
 finder suggests; returns one array. Sizes may be symbolic.

@@ -1,5 +1,5 @@
-"""Tracing, bounds: what `mode=` of `x.at[index]` makes of an index out of range, with the modes of
-JAX.
+"""Arrays, index modes: what `mode=` of `x.at[index]` makes of an index out of range, with the modes
+of JAX.
 
 Receives the items of an index; returns items that are all in range, and which of them were. An
 index from the end is counted first, as everywhere. Without a mode, and with "promise_in_bounds", an

@@ -1,5 +1,5 @@
-"""Tracing, at: `x.at[index].set(value)` and its like: a new array with some elements changed, as in
-JAX.
+"""Arrays, indexed updates: `x.at[index].set(value)` and its like: a new array with some elements
+changed, as in JAX.
 
 Receives an array, an index as in `x[index]`, and values that broadcast to `x[index]`. A box of
 elements (ints, also traced ones, and slices) is a `dynamic_update_slice`, which compiled code does

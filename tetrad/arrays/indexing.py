@@ -1,4 +1,4 @@
-"""Tracing, indexing: `x[...]` as slice, reshape, transpose and gather.
+"""Arrays, indexing: `x[...]` as slice, reshape, transpose and gather.
 
 Receives an array and a Python index (ints, slices, Ellipsis, None, integer arrays, masks); returns
 the selected part, with NumPy's meaning. A mask selects a number of elements that depends on data,

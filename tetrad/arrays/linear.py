@@ -1,4 +1,4 @@
-"""Tracing, linear algebra: products of vectors, matrices and batches of them.
+"""Arrays, linear algebra: products of vectors, matrices and batches of them.
 
 Receives arrays of any rank, returns arrays: everything becomes the op `matmul` on operands of equal
 rank.

@@ -1,4 +1,4 @@
-"""Tracing, manipulation: the same elements in another arrangement.
+"""Arrays, manipulation: the same elements in another arrangement.
 
 Receives arrays and static settings, returns arrays: compositions of reshape, transpose, expand,
 slice, concat and pad. Names and meaning are the array API's.

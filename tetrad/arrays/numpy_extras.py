@@ -1,4 +1,4 @@
-"""Tracing, numerical: what NumPy has besides the standard: closeness, diagonals, parts,
+"""Arrays, NumPy extras: what NumPy has besides the standard: closeness, diagonals, parts,
 interpolation, quantiles.
 
 Receives arrays and settings, returns arrays: compositions of public functions, so every transform

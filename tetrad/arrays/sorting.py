@@ -1,4 +1,4 @@
-"""Tracing, sorting: elements in order, where they stand, the greatest few, where one would belong,
+"""Arrays, sorting: elements in order, where they stand, the greatest few, where one would belong,
 the different ones.
 
 Receives an array and an axis, returns arrays: the ops sort the last axis, so others are moved there

@@ -1,4 +1,4 @@
-"""Tracing, statistics: sums, means, extremes and searches along axes.
+"""Arrays, statistics: sums, means, extremes and searches along axes.
 
 Receives an array, axes and settings, returns an array: compositions of the reduce ops. Integers are
 summed in at least 32 bits; means and variances of f16 and bf16 are computed in f32.

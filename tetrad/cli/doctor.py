@@ -29,7 +29,7 @@ from tetrad.backends.cpu.isa import (
     missing_features,
 )
 from tetrad.backends.cpu.llvm import compile_object, load_object
-from tetrad.compiler.native_jit import jit
+from tetrad.compiler.jit import jit
 from tetrad.core.errors import TetradError
 from tetrad.core.extras import MODELS
 from tetrad.core.flags import FLAGS, flag

@@ -1,4 +1,4 @@
-"""The driver, checking: TETRAD_CHECK=1 runs compiled programs under suspicion; TETRAD_INTERPRET=1
+"""Compiler, checking: TETRAD_CHECK=1 runs compiled programs under suspicion; TETRAD_INTERPRET=1
 does not run them.
 
 First every launch alone, in a child process, on buffers that each end at a page nobody may touch,

@@ -1,4 +1,4 @@
-"""The driver, dispatch: one kernel program and bytes in, bytes out. The door for kernels people
+"""Compiler, dispatch: one kernel program and bytes in, bytes out. The door for kernels people
 write themselves.
 
 Nothing about the program is trusted: it is verified, compiled so that loads out of range give 0 and
@@ -38,17 +38,20 @@ def dispatch(
     *,
     args: Args | None = None,
 ) -> list[bytes]:
-    """Run a kernel over `grid` workgroups (x, y, z); the bytes of every buffer it writes.
+    """Run a kernel over `grid` workgroups (x, y, z); the bytes of every buffer it writes, in order
+    of declaration.
 
     inputs   one byte string for each buffer with access read or readwrite, in order of declaration
     grid     None: one invocation per element of the output, where the program shows that it means
              that
     args     the value of each index argument
 
-    >>> from tetrad.core.dtypes import u8
-    >>> from tetrad.kernel.build import KernelBuilder
-    >>> k = KernelBuilder("increment")
-    >>> x, y = k.buffer("x", u8), k.buffer("y", u8, "write", count=4)
+    Loads out of range give 0, stores out of range do nothing, buffers that are only written and
+    scratch start as zeros.
+
+    >>> import tetrad as td
+    >>> k = td.kernel.build("increment")
+    >>> x, y = k.buffer("x", td.uint8), k.buffer("y", td.uint8, "write", count=4)
     >>> k.store(y, k.global_id(), k.load(x, k.global_id()) + 1)
     >>> dispatch(k.finish(), [bytes([1, 2, 3, 255])])
     [b'\\x02\\x03\\x04\\x00']

@@ -1,4 +1,4 @@
-"""The driver, grids: how many workgroups a program means when nobody says.
+"""Compiler, grids: how many workgroups a program means when nobody says.
 
 Receives a program and the element counts of its buffers; returns a grid where the program itself
 shows it (one invocation per output element along x, or no look at the workgroup id at all), and

@@ -1,9 +1,10 @@
-"""Tracing, jit: a function that is traced and compiled once per signature and then runs as native
-code.
+"""The compiler, jit: a function that is traced and compiled once per signature and then runs as
+native code.
 
 Receives a Python function and an engine (how to compile a graph, how to hand memory to compiled
-code); returns a `Jitted`, which looks like the function. Inside another trace it records a `call`
-of its own graph instead.
+code; `jit` gives the native one); returns a `Jitted`, which looks like the function. Inside another
+trace it records a `call` of its own graph instead. The compiler, and with it LLVM, is loaded by the
+first compilation.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from tetrad.backends import backend_named
+from tetrad.compiler.dims import bind_sizes, check_names, mark, spread_dims
+from tetrad.core import lazy
+from tetrad.core.backend import Backend
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import object_lock
 from tetrad.core.record import record
-from tetrad.core.sizes import Named, Size, SizeExpr, bind, dims_of
+from tetrad.core.sizes import Named, SizeExpr, bind, dims_of
 from tetrad.core.tree import LEAF, TreeDef, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import call, make_call, make_item
@@ -32,7 +38,7 @@ from tetrad.passes.step import run_pass
 from tetrad.tracing.array import Array, ArrayStorage, TracedArray, array_type, fail, node_of
 from tetrad.tracing.context import current_trace, stack
 from tetrad.tracing.operands import dtype_holds, lent, scalar, wrap
-from tetrad.tracing.signature import Arguments, argument_name, chosen, signature_of
+from tetrad.tracing.signature import Arguments, chosen, signature_of
 from tetrad.tracing.trace import WIDE, ArgumentKind, Spec, Traced, kinds_of, trace_function
 
 # to the storage of an array that only this call can reach: array, list of storages, getrefcount
@@ -46,7 +52,7 @@ class Compiled(Protocol):
     def run(self, storages: list[ArrayStorage], dims: tuple[int, ...]) -> list[ArrayStorage]: ...
 
 
-class Engine(Protocol):
+class CompileEngine(Protocol):
     """What turns graphs into machine code and NumPy memory into storage."""
 
     def prepare(self) -> None:
@@ -89,7 +95,7 @@ class Jitted:
     def __init__(
         self,
         function: Callable[..., Any],
-        engine: Engine,
+        engine: CompileEngine,
         *,
         static_argnums: int | Sequence[int] = (),
         static_argnames: str | Sequence[str] = (),
@@ -304,13 +310,13 @@ class Jitted:
         """The kinds with the sizes that `dims` marks replaced by Dims."""
         if self.dims is None:
             return kinds
-        marks = _spread_dims(self.dims, arguments, self.signature.name, self.signature.parameters)
+        marks = spread_dims(self.dims, arguments, self.signature.name, self.signature.parameters)
         names = self.signature.leaf_names(arguments)
         made = tuple(
-            ArgumentKind(_mark(name, kind.type, mark), kind.weak)
-            for name, kind, mark in zip(names, kinds, marks, strict=True)
+            ArgumentKind(mark(name, kind.type, marked), kind.weak)
+            for name, kind, marked in zip(names, kinds, marks, strict=True)
         )
-        _check_names(made)
+        check_names(made)
         return made
 
     def _bind(self, arguments: Arguments) -> Bound:
@@ -386,7 +392,7 @@ def _operand(leaf: Any, over: Callable[[np.ndarray], Array] = wrap) -> Array:
 
 
 def _given_up(
-    arrays: list[Array], ours: dict[int, bool], storages: list[ArrayStorage], engine: Engine
+    arrays: list[Array], ours: dict[int, bool], storages: list[ArrayStorage], engine: CompileEngine
 ) -> list[ArrayStorage]:
     """The storages with those of donated arrays: their own if nobody else can see them, else
     copies.
@@ -440,125 +446,63 @@ def _shrinking_sizes(graph: Graph) -> tuple[SizeExpr, ...]:
     return tuple(sizes)
 
 
-# dims=: which axes are symbolic
-
-Marks = Mapping[int, Size] | None  # {axis: Dim} of one array
+# -- the native engine -----------------------------------------------------------------------------
 
 
-def _spread_dims(
-    dims: Any, arguments: Arguments, name: str, parameters: tuple[str, ...]
-) -> list[Marks]:
-    """One {axis: Dim} (or None) per leaf, from a tuple per positional argument or a dict by
-    argument name."""
-    positional, keyword = arguments.tree.children
-    marks: list[Marks] = []
-    keys: Any = keyword.data
-    owners: list[tuple[str, int | None]] = [
-        (argument_name(parameters, i), i) for i in arguments.positions
-    ]
-    owners += [(key, None) for key in keys]
-    for (key, i), child in zip(owners, (*positional.children, *keyword.children), strict=True):
-        marks.extend(_spread(_prefix_of(dims, key, i), child, name))
-    return marks
+class NativeEngine:
+    """Compiles for a back end, which is loaded when it is first used."""
 
+    def __init__(self, name: str) -> None:
+        self.name = name
 
-def _prefix_of(dims: Any, key: str, position: int | None) -> Any:
-    if isinstance(dims, Mapping):
-        return dims.get(key)
-    if not isinstance(dims, tuple | list):
-        fail(
-            ShapeError,
-            f"dims: expected a tuple with one entry per argument, or a dict by name, got {dims!r}",
+    @cached_property
+    def backend(self) -> Backend:
+        return backend_named(self.name, "jit")
+
+    @cached_property
+    def from_numpy(self) -> Callable[[np.ndarray], Any]:
+        return self.backend.storage
+
+    def prepare(self) -> None:
+        self.backend.prepare()
+
+    def compile_graph(self, graph: Graph, donated: tuple[int, ...]) -> Compiled:
+        compiled: Compiled = lazy.module("tetrad.compiler.program_cache").compile_graph(
+            graph, donated
         )
-    return dims[position] if position is not None and position < len(dims) else None
+        return compiled
 
 
-def _spread(prefix: Any, tree: TreeDef, name: str) -> list[Marks]:
-    """A prefix of the tree: what stands above several leaves holds for each of them."""
-    leaves = list(tree.leaf_names())
-    if prefix is None or (
-        isinstance(prefix, Mapping) and all(isinstance(axis, int) for axis in prefix)
-    ):
-        return [prefix] * len(leaves)
-    keys: Any = tree.data
-    children = (
-        [prefix.get(key) for key in keys or ()] if isinstance(prefix, Mapping) else list(prefix)
-    )
-    if len(children) != len(tree.children):
-        fail(
-            ShapeError,
-            f"{name}: dims has {len(children)} entries for a container of {len(tree.children)}",
-        )
-    return [
-        mark
-        for child, sub in zip(children, tree.children, strict=True)
-        for mark in _spread(child, sub, name)
-    ]
+NATIVE = NativeEngine("cpu")
 
 
-def _check_names(kinds: Sequence[ArgumentKind]) -> None:
-    known: dict[str, Named] = {}
-    for dim in (d for kind in kinds for n in kind.type.shape for d in dims_of(n)):
-        if known.setdefault(dim.name, dim) != dim:
-            fail(
-                ShapeError,
-                f"dims: two Dims are named {dim.name}, with max {known[dim.name].max} and "
-                f"{dim.max}",
-            )
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Sequence[str] = (),
+    donate_argnums: int | Sequence[int] = (),
+    donate_argnames: str | Sequence[str] = (),
+    dims: Any = None,
+) -> Any:
+    """Compile a function of arrays. It is traced once per signature: dtypes, shapes, containers and
+    static values.
 
+    static_argnums, static_argnames   arguments that are hashable settings, not arrays
+    donate_argnums, donate_argnames   arguments whose memory may become a result; they cannot be
+                                      used afterwards
+    dims                              per argument {axis: Dim}: these axes may have any size, with
+                                      one program for all
 
-def _mark(name: str, kind: ArrayType, mark: Mapping[int, Size] | None) -> ArrayType:
-    if not mark:
-        return kind
-    shape = list(kind.shape)
-    for axis, size in mark.items():
-        if not -len(shape) <= axis < len(shape):
-            hint = "dims=({axis: Dim}, ...), one for each argument"
-            fail(ShapeError, f"dims: {name} is {kind}, it has no axis {axis}", hint)
-        if not isinstance(size, SizeExpr):
-            fail(
-                ShapeError,
-                f"dims: axis {axis} of {name} is marked with {size!r}",
-                "mark it with a td.Dim",
-            )
-        shape[axis] = size
-    return array_type(kind.dtype, tuple(shape))
-
-
-def bind_sizes(
-    function: str, names: Sequence[str], declared: Sequence[ArrayType], actual: Sequence[ArrayType]
-) -> dict[str, int]:
-    """The value of every Dim, checked: within its bound, and the same wherever it stands."""
-    axes = [
-        (f"axis {axis} of {name}", size, bind(came.shape[axis], {}))
-        for name, kind, came in zip(names, declared, actual, strict=True)
-        for axis, size in enumerate(kind.shape)
-        if isinstance(size, SizeExpr)
-    ]
-    values: dict[str, int] = {}
-    places: dict[str, str] = {}
-    for place, size, came in axes:
-        for dim in dims_of(size):
-            if size == SizeExpr((((dim,), 1),)) and dim.name not in values:
-                if not 1 <= came <= dim.max:
-                    fail(
-                        ShapeError,
-                        f"{function}: {dim} is {came} ({place}), it must lie in 1 to {dim.max}",
-                    )
-                values[dim.name], places[dim.name] = came, place
-    for place, size, came in axes:
-        missing = [dim.name for dim in dims_of(size) if dim.name not in values]
-        if missing:
-            fail(
-                ShapeError,
-                f"{function}: no axis has the size {missing[0]} by itself",
-                f"{place} is {size}",
-            )
-        if bind(size, values) != came:
-            known = ", ".join(
-                f"{dim.name} is {values[dim.name]} ({places[dim.name]})" for dim in dims_of(size)
-            )
-            fail(
-                ShapeError, f"{function}: {place} is {came}, but it should be {size} where {known}"
-            )
-    return values
+    >>> import tetrad as td
+    >>> jit(lambda x: 2 * x + 1)(td.asarray([1.0, 2.0]))
+    Array([3., 5.], float32)
+    """
+    settings: dict[str, Any] = {
+        "static_argnums": static_argnums, "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "dims": dims,
+    }  # fmt: skip
+    lazy.module("tetrad.compiler.program_cache")
+    if function is None:
+        return lambda wrapped: Jitted(wrapped, NATIVE, **settings)
+    return Jitted(function, NATIVE, **settings)

@@ -1,4 +1,4 @@
-"""The driver, the pipeline: every step between a traced graph and its schedule, in one list.
+"""Compiler, the pipeline: every step between a traced graph and its schedule, in one list.
 
 Receives a graph, returns what it is lowered to. There is no pass for dead code: a graph is what its
 outputs need, so what nobody uses is not in it. There is none for common subexpressions: equal nodes

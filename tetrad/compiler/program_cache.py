@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +54,10 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Executable:
     """The program of a graph, recalled or compiled; `donated` inputs may be overwritten."""
     with own_floats():
         key = program_key(graph, donated)
-        recompile = partial(compile_fully, graph, donated)
+
+        def recompile() -> Executable:
+            return compile_fully(graph, donated)
+
         if key is None:
             return recompile()
         large = large_literals(graph)

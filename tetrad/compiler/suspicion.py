@@ -1,4 +1,4 @@
-"""The driver, suspicion: do flags ask for programs to be checked? The checks are loaded when one
+"""Compiler, suspicion: do flags ask for programs to be checked? The checks are loaded when one
 does.
 
 They bring the verifier, the evaluator and the interpreter of kernels along, a fifth of what a first

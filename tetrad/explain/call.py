@@ -17,8 +17,7 @@ import numpy as np
 from tetrad.arrays.creation import asarray
 from tetrad.backends.cpu.executable import BoundCall, Executable
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.jit import Jitted, Specialisation
-from tetrad.compiler.native_jit import NATIVE
+from tetrad.compiler.jit import NATIVE, Jitted, Specialisation
 from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import flatten

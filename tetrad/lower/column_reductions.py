@@ -1,5 +1,5 @@
-"""Lowering, columns: a reduction over axes that are not the last ones; lanes run along the kept
-last axis.
+"""Lowering, column reductions: a reduction over axes that are not the last ones; lanes run along
+the kept last axis.
 
 Canonical order (docs/numerics.md): chunks of 256 positions, sequential inside a chunk, chunks
 joined by the fixed pairwise tree. One kernel makes the chunk results, a second joins them; a single

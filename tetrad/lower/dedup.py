@@ -1,4 +1,4 @@
-"""Lowering, reuse: a group that looks like one already lowered takes over its kernels.
+"""Lowering, deduplication: a group that looks like one already lowered takes over its kernels.
 
 Layers repeat; lowering one is enough. Two groups look alike when their nodes match one by one in
 op, settings, types and wiring, with memory where the other has memory. What differs is only which

@@ -1,4 +1,4 @@
-"""Lowering, maps: one walk over an index space, every output of the group written in it.
+"""Lowering, elementwise: one walk over an index space, every output of the group written in it.
 
 Two shapes of kernel. *Flat*: everything is read at the position it is written, so the space is one
 axis and lanes run along it. *Rows*: a workgroup takes a stretch of the last axis in one row; lanes

@@ -1,5 +1,5 @@
-"""Lowering, siblings: kernels that differ only in sizes and numbers become one kernel, which is
-told them.
+"""Lowering, merged kernels: kernels that differ only in sizes and numbers become one kernel, which
+is told them.
 
 Receives launches as they are made; a kernel waits until every group of the graph that may be like
 it is lowered. What is alike becomes one program (`kernel.merge`): layers of different widths, or a

@@ -1,5 +1,5 @@
-"""Lowering, rows: reductions over trailing axes and everything that works on the same rows, in one
-kernel.
+"""Lowering, row reductions: reductions over trailing axes and everything that works on the same
+rows, in one kernel.
 
 A workgroup takes one row and sweeps over it as often as reductions depend on each other (softmax:
 maximum, then sum, then the result). Values too dear to compute twice stay in scratch between

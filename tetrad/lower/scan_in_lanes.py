@@ -1,4 +1,4 @@
-"""Lowering, recurrences: a scan whose body works element by element becomes one kernel with the
+"""Lowering, scans in lanes: a scan whose body works element by element becomes one kernel with the
 loop inside.
 
 A lane takes one element of the carries and walks it through all steps; the carries stay in

@@ -1,5 +1,5 @@
-"""Lowering, cells: a scan whose step is a few small products and elementwise work becomes one
-kernel of one workgroup.
+"""Lowering, scans in a workgroup: a scan whose step is a few small products and elementwise work
+becomes one kernel of one workgroup.
 
 The groups of the body run one after the other inside the loop; what passes between them, and the
 carries, stays in scratch. For a recurrent cell of 64 channels this is some hundred nanoseconds a

@@ -48,7 +48,7 @@ def lower_short_rows(
     rows = product(outer)
 
     def body(position: Val) -> None:
-        row = Row(frame, position, outer, inner)
+        row = ShortRow(frame, position, outer, inner)
         row.reduce([m for m in group.members if m.op.kind == "reduce"])
         places = [(node, at) for node in buffers for at in row.places(node)]
         values = [frame.reading.read(node, at) for node, at in places]
@@ -59,7 +59,7 @@ def lower_short_rows(
     return frame.finish(-(-rows // LANES), group, flops=operations(computed(group, inputs)))
 
 
-class Row:
+class ShortRow:
     """One row a lane: where its elements are, and the results of its reductions."""
 
     def __init__(self, frame: Frame, position: Val, outer: Shape, inner: Shape) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.known import Known
+from tetrad.compiler.named_function import NamedFunction
 from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import (
     BusyError,
@@ -155,7 +155,9 @@ def share_of(work: Work, count: int) -> Share:
 class StepArguments:
     """The arguments of a step of one size, written anew for every step."""
 
-    def __init__(self, program: Known, tokens: int, rows: int, caches: list[CacheArray]) -> None:
+    def __init__(
+        self, program: NamedFunction, tokens: int, rows: int, caches: list[CacheArray]
+    ) -> None:
         self.tokens, self.slot, self.position = (np.zeros(tokens, np.int32) for _ in range(3))
         self.rows = np.zeros(rows, np.int32)
         arrays = [Array.from_numpy(x) for x in (self.tokens, self.slot, self.position, self.rows)]

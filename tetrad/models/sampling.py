@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.compiler.known import Known
+from tetrad.compiler.named_function import NamedFunction
 from tetrad.core import lazy
 from tetrad.core.errors import SettingError
 from tetrad.core.sampling_columns import BITS, INDEX, NUMBERS, SEED, TOP_K
@@ -231,31 +231,31 @@ def bias_rows(
 
 
 @cache
-def compiled_sample(warm_first: bool = False) -> Known:
+def compiled_sample(warm_first: bool = False) -> NamedFunction:
     def choose(*given: Any) -> Any:
         return op_module().sample(*given, warm_first=warm_first)
 
     biases = {1: Dim("biased", max=1 << 24)}
     dims = {3: {1: Dim("seen", max=1 << 24)}, 4: biases, 5: biases}
-    return Known(choose, lambda: f"sample, {warm_first=}", dims=dims)
+    return NamedFunction(choose, lambda: f"sample, {warm_first=}", dims=dims)
 
 
 @cache
-def compiled_top(count: int) -> Known:
-    return Known(
+def compiled_top(count: int) -> NamedFunction:
+    return NamedFunction(
         lambda logits: op_module().top_tokens(logits, count=count), lambda: f"top_tokens, {count=}"
     )
 
 
 @cache
-def compiled_log_sum() -> Known:
+def compiled_log_sum() -> NamedFunction:
     """log of the sum of exp, of every row."""
 
     def log_sum(logits: Array) -> Array:
         top = td.max(logits, axis=-1, keepdims=True)
         return (td.log(td.sum(td.exp(logits - top), axis=-1, keepdims=True)) + top)[:, 0]  # type: ignore[no-any-return]
 
-    return Known(log_sum, lambda: "log_sum")
+    return NamedFunction(log_sum, lambda: "log_sum")
 
 
 def op_module() -> Any:

@@ -1,4 +1,4 @@
-"""Models, programs: the compiled steps of one model. Weights in, functions from tokens to logits
+"""Models, steps: the compiled steps of one model. Weights in, functions from tokens to logits
 out.
 
 One program serves chunks of any length (a Dim), one a single token; both are the same Python
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.known import Known
+from tetrad.compiler.named_function import NamedFunction
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, f16
 from tetrad.core.errors import UnsupportedError
@@ -57,7 +57,7 @@ class Step:
 
     @cached_property
     def block(self) -> Any:
-        jit = lazy.module("tetrad.compiler.native_jit").jit
+        jit = lazy.module("tetrad.compiler.jit").jit
         return jit(block_function(self.arch, self.config), static_argnames=("kind",))
 
     def name(self) -> str | None:
@@ -129,17 +129,19 @@ class Programs:
         self.step, self.config, self.files, self.arch = step, step.config, files, step.arch
 
     @cached_property
-    def chunks(self) -> Known:
+    def chunks(self) -> NamedFunction:
         """The step for any number of tokens: those of a chunk, or of a text that cannot be cut."""
         most = max(CHUNK, 1 << (self.config.context - 1).bit_length()) if self.is_uncut else CHUNK
         count = {0: Dim("tokens", max=most)}
         dims = {0: count, 1: count, 2: count, 3: {0: Dim("rows", max=most)}}
-        return Known(self.step.step, self.step.name, self.step.arrays, donated=DONATED, dims=dims)
+        return NamedFunction(
+            self.step.step, self.step.name, self.step.arrays, donated=DONATED, dims=dims
+        )
 
     @cached_property
-    def singles(self) -> Known:
+    def singles(self) -> NamedFunction:
         """The same for one token."""
-        return Known(self.step.step, self.step.name, self.step.arrays, donated=DONATED)
+        return NamedFunction(self.step.step, self.step.name, self.step.arrays, donated=DONATED)
 
     @property
     def is_uncut(self) -> bool:

@@ -1,5 +1,5 @@
-"""Models, packed: all weights of a file laid out for the kernels, quickly and in little more memory
-than they need.
+"""Models, weight layout: all weights of a file laid out for the kernels, quickly and in little more
+memory than they need.
 
 Receives an open GGUF file, returns its tensors as arrays by name. Low-bit ones are interleaved
 (`quant.lanes`) by compiled code, on all processors, into one piece of memory. Nothing of it is kept
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.known import Known
+from tetrad.compiler.named_function import NamedFunction
 from tetrad.core import lazy
 from tetrad.core.dtypes import u8
 from tetrad.core.errors import UnsupportedError
@@ -236,7 +236,7 @@ def lay_out(file: File, batch: list[PlacedTensor], patterns: Patterns, memory: A
 
 
 @cache
-def interleaver(format: str) -> Known:
+def interleaver(format: str) -> NamedFunction:
     """`interleave`, compiled for files of any size and any number of rows; the memory is changed
     where it is."""
     lines, size, groups = ({0: Dim(name, max=1 << 40)} for name in ("lines", "size", "groups"))
@@ -246,7 +246,7 @@ def interleaver(format: str) -> Known:
         return interleave(memory, raw, starts, places, blocks, format=format)
 
     dims = {0: lines, 1: size, 2: groups, 3: groups}
-    return Known(lay_out_rows, lambda: f"interleave {format}", donated=(0,), dims=dims)
+    return NamedFunction(lay_out_rows, lambda: f"interleave {format}", donated=(0,), dims=dims)
 
 
 def lay_out_slowly(

@@ -73,7 +73,7 @@ def levels(nodes: Iterable[Node]) -> Times:
 
 
 @record(eq=False)
-class Whole:
+class FusedNodes:
     """Nodes that run together (the first is the representative), and the nodes they wait for."""
 
     members: tuple[Node, ...]
@@ -102,7 +102,7 @@ class _Fusion:
             for operand in node.inputs:
                 self.users[operand].append(node)
         self.results = set(graph.outputs)
-        self.whole: dict[Node, Whole] = {}  # member -> its group, of the groups made so far
+        self.whole: dict[Node, FusedNodes] = {}  # member -> its group, of the groups made so far
         self.level = levels(self.nodes)
         # node -> the largest place, and the deepest level, among all that runs before or with it
         self.until, self.depth = dict(self.place), dict(self.level)
@@ -135,7 +135,7 @@ class _Fusion:
         few groups made before maps: with every node that joins a map, everything after it would
         sink by a level."""
         needs = dict.fromkeys(i for m in members for i in m.inputs if i not in members)
-        whole = Whole(tuple(members), tuple(needs))
+        whole = FusedNodes(tuple(members), tuple(needs))
         self.whole.update((m, whole) for m in members)
         for until in (self.until,) if is_map else (self.until, self.depth):
             self.delay(until, whole.members, max(until[m] for m in members))

@@ -11,8 +11,8 @@ Receives a schedule, returns nothing, or raises a `VerifyError` whose code names
     S005  a buffer has the element type of its slot; one that is quantised or complex is read as
           whole numbers of another type
     S006  a launch writes the slots of the buffers its kernel writes, and no constant
-    S007  an update is a written slot of a readwrite buffer; a slot read in part is one of the
-          launch
+    S007  an update is a written slot, whose other content stays: what a write-only buffer fills in
+          part may be empty before; a slot read in part is one of the launch
     S008  a result in place is written, and takes over a slot of the same launch that it only reads
     S009  the slots of a step that runs schedules match their inputs and outputs in number, element
           type and bytes
@@ -112,11 +112,18 @@ def verify_slot(schedule: Schedule, slot: Slot) -> None:
 
 
 def verify_order(schedule: Schedule, step: Step, written: set[Slot]) -> None:
-    for slot in step.reads:
+    for slot in step.reads - filled_in_part(step):
         if not is_there(slot, written):
             raise _error(
                 "S003", schedule, step, f"reads {_shown(slot)}, which no step before wrote"
             )
+
+
+def filled_in_part(step: Step) -> frozenset[Slot]:
+    """Slots of which a launch writes some elements and reads none."""
+    if not isinstance(step, Launch):
+        return frozenset()
+    return step.updates & {slot for buffer, slot in step.buffers() if buffer.access == "write"}
 
 
 # -- launches --------------------------------------------------------------------------------------
@@ -156,11 +163,10 @@ def is_element(dtype: DType, kind: ArrayType) -> bool:
 
 def verify_marks(schedule: Schedule, launch: Launch) -> None:
     written = {slot for buffer, slot in launch.buffers() if buffer.is_written}
-    kept = {slot for buffer, slot in launch.buffers() if buffer.access == "readwrite"}
     if launch.writes != written:
         names = ", ".join(sorted(slot.name for slot in launch.writes ^ written))
         raise _error("S006", schedule, launch, f"says it writes other slots than it does: {names}")
-    if not (launch.updates <= kept and launch.partly <= set(launch.slots)):
+    if not (launch.updates <= written and launch.partly <= set(launch.slots)):
         raise _error("S007", schedule, launch, "updates or reads in part what it does not hold")
     for result, source in launch.inplace:
         if result not in written or source in written or source not in launch.slots:

@@ -1,4 +1,4 @@
-"""Derive, batch: a graph on whole batches, one new leading axis on some of its inputs.
+"""Transforms, batch: a graph on whole batches, one new leading axis on some of its inputs.
 
 Receives a graph and which inputs have the axis; returns the graph that has it on every output that
 depends on them, and says which. One batched op for each op, no loop; what does not depend on the

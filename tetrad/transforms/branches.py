@@ -1,4 +1,4 @@
-"""Derive, branches: `switch` and `while_loop`, differentiated and batched.
+"""Transforms, branches: `switch` and `while_loop`, differentiated and batched.
 
 A branch is chosen by data, so all branches must give the same: what only one of them needs is zeros
 in the others. A loop of unknown length has a forward derivative, but nothing to walk back along.

@@ -1,5 +1,5 @@
-"""Derive, plans: which states a checkpointed scan keeps, and in which order it computes the others
-again.
+"""Transforms, checkpoint plans: which states a checkpointed scan keeps, and in which order it
+computes the others again.
 
 Receives a number of steps and a strategy; returns the rows to store on the way forward and a list
 of actions for the way back. An action loads a state, computes (one step ahead, or one step of the

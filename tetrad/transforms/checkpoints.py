@@ -1,4 +1,4 @@
-"""Derive, checkpoints: the reverse derivative of a scan that keeps few states and computes the
+"""Transforms, checkpoints: the reverse derivative of a scan that keeps few states and computes the
 others again.
 
 Receives a scan with a strategy; returns its results and tangents whose transpose is given: one scan

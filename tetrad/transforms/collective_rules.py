@@ -1,4 +1,4 @@
-"""Derive, collective: ops between the rows of a batch, once the batch is an axis.
+"""Transforms, collective rules: ops between the rows of a batch, once the batch is an axis.
 
 Receives a node that names the axis `batch` adds, and its operand; returns ordinary ops over that
 axis. Importing this module fills the table of `transforms.batch`.

@@ -1,4 +1,5 @@
-"""Tracing, exchange: what examples of a batch hand to each other, by name of the axis, as in JAX.
+"""Transforms, collectives: what examples of a batch hand to each other, by name of the axis, as in
+JAX.
 
 Receives arrays inside `vmap(axis_name=...)`, returns what this example gets. All of it is
 `all_gather`, of which every example takes its part.

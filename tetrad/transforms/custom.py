@@ -1,4 +1,4 @@
-"""Tracing, custom: functions that bring their own derivative, are computed again for it, or have
+"""Transforms, custom: functions that bring their own derivative, are computed again for it, or have
 none.
 
 Receives Python functions and the rules users write for them; inside a trace a call becomes a node

@@ -1,5 +1,5 @@
-"""Derive, custom: functions whose derivative is given, functions that are computed again, and what
-does not change.
+"""Transforms, custom rules: functions whose derivative is given, functions that are computed again,
+and what does not change.
 
 Receives the nodes of `graph.custom`. A rule gives graphs: how they come about (by tracing what a
 user wrote) is the business of `transforms.custom`. Importing this module fills the tables of the

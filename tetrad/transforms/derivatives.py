@@ -1,4 +1,4 @@
-"""Tracing, derivatives: `jvp`, `vjp`, `grad`, `linearize`, `jacfwd`, `jacrev`, `hessian` and
+"""Transforms, derivatives: `jvp`, `vjp`, `grad`, `linearize`, `jacfwd`, `jacrev`, `hessian` and
 `wirtinger`, as in JAX.
 
 Receives functions of trees of arrays, returns functions. Each call traces the function, asks

@@ -1,4 +1,4 @@
-"""Derive, walk: nodes carry tangents. What jvp and linearize share.
+"""Transforms, forward: nodes carry tangents. What jvp and linearize share.
 
 Receives outputs and the tangents of some nodes they depend on; returns for each output its primal
 node and its tangent node, or None where nothing changes. Rules come from the ops; graphs inside

@@ -1,4 +1,4 @@
-"""Derive, jvp: a graph and its change in a direction, together. Forward mode.
+"""Transforms, jvp: a graph and its change in a direction, together. Forward mode.
 
 Receives a graph and which of its inputs change; returns a graph that also takes their tangents and
 also gives the tangents of the outputs that change. Each graph inside is derived once for each

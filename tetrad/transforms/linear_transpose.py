@@ -1,4 +1,4 @@
-"""Tracing, turned: `linear_transpose`, a linear function turned around, as in JAX.
+"""Transforms, linear transpose: `linear_transpose`, a linear function turned around, as in JAX.
 
 Receives a linear function of trees of arrays, and arrays or `Spec`s that say what it takes; returns
 the function that goes the other way. The change of a linear function is the function itself, so

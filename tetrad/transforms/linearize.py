@@ -1,5 +1,5 @@
-"""Derive, linear: a graph taken apart into its value and its change, the first half of reverse
-mode.
+"""Transforms, linearize: a graph taken apart into its value and its change, the first half of
+reverse mode.
 
 Receives a graph and which inputs change; returns two graphs: one gives the outputs and, beside
 them, what the other needs (residuals); that one is linear in the tangents it takes, so

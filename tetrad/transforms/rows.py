@@ -1,5 +1,5 @@
-"""Tracing, rows: `map` applies a function to one row after the other, `associative_scan` joins rows
-in pairs.
+"""Transforms, rows: `map` applies a function to one row after the other, `associative_scan` joins
+rows in pairs.
 
 Receives Python functions and trees of arrays, with the arguments they have in JAX. Both are
 composed of what there is: `scan` and `vmap`, slices and joins; so they have derivatives and

@@ -1,4 +1,4 @@
-"""Derive, parts: the operands of a scan, apart; what the derivatives of scans share."""
+"""Transforms, scan operands: the operands of a scan, apart; what the derivatives of scans share."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Derive, scans: loops with a state, differentiated and batched. Each result is a scan again, so
-all of it nests.
+"""Transforms, scans: loops with a state, differentiated and batched. Each result is a scan again,
+so all of it nests.
 
     forward    carries and their tangents side by side in one scan
     linear     a scan that also stacks what the tangents need, and a scan of the tangents alone

@@ -1,5 +1,5 @@
-"""Derive, transpose: a graph that is linear in some of its inputs, turned around. The second half
-of reverse mode.
+"""Transforms, transpose: a graph that is linear in some of its inputs, turned around. The second
+half of reverse mode.
 
 Receives a linear graph; returns the graph that takes cotangents of its outputs to cotangents of
 those inputs. What does not depend on them is computed as before.

@@ -1,5 +1,5 @@
-"""Tracing, vmap: a function of one example becomes a function of a batch; and what rows of a batch
-tell each other.
+"""Transforms, vmap: a function of one example becomes a function of a batch; and what rows of a
+batch tell each other.
 
 Receives a function of trees of arrays and which axes are the batch; returns a function. Each call
 traces it for one example and asks `transforms.batch` for the graph of all. Names and arguments are

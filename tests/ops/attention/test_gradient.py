@@ -16,6 +16,7 @@ from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64
 from tetrad.core.errors import SettingError, ShapeError
+from tetrad.core.record import replace
 from tetrad.core.sizes import plain
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_graph, make_parameter
@@ -131,6 +132,21 @@ def test_batches_and_levels_give_the_same_bits() -> None:
     for other in (run(compile_graph(graph_of(one, settings)), one), *found):
         for got, want in zip(other, whole, strict=True):
             assert difference(got, want[:1]) is None
+
+
+@pytest.mark.parametrize("name", ["causal", "all"])
+def test_work_is_shared_out_with_the_same_bits(name: str) -> None:
+    """One kernel that has a kv head, or two that have a key block and a row block."""
+    settings = WAYS[name]
+    arrays = operands((1, 67, 258, 1, 1, 2, 3), f32, settings.get("given", ()))
+    arrays = with_residuals(arrays, settings)
+    graph = graph_of(arrays, settings)
+    machines = [replace(V4.machine, parallel_groups=n) for n in (1, 8)]
+    lowered = [lower_graph(graph, Lowerer(machine)) for machine in machines]
+    assert [len(each.steps) for each in lowered] == [1, 2]
+    one, other = (evaluate_schedule(each, arrays, {}) for each in lowered)
+    for got, want in zip(other, one, strict=True):
+        assert difference(got, want) is None
 
 
 def test_a_key_gets_nothing_from_queries_that_do_not_see_it() -> None:

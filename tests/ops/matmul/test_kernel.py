@@ -11,6 +11,7 @@ import pytest
 
 import tetrad as td
 from tests.compiled import difference, run
+from tetrad.backends.cpu import backend
 from tetrad.backends.cpu.isa import LEVELS, current_target
 from tetrad.backends.llvm.target import Target
 from tetrad.compiler import driver
@@ -106,7 +107,7 @@ def test_the_order_of_additions_at_the_edges_of_blocks(
     a, b = random(m, k), random(k, n, seed=1)
     want = in_order(a, b)
     for threads in range(1, 5):
-        monkeypatch.setattr(driver, "available_threads", lambda threads=threads: threads)
+        monkeypatch.setattr(backend, "available_threads", lambda threads=threads: threads)
         is_plain = threads % 2
         sides = [a, b] if is_plain else [np.ascontiguousarray(a.T), np.ascontiguousarray(b.T)]
         made = driver.compile_graph(

@@ -8,17 +8,20 @@ import pytest
 import tetrad as td
 from tetrad.backends.cpu.isa import LEVELS
 from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i8
-from tetrad.core.machine import Target
+from tetrad.core.machine import Machine
+from tetrad.core.record import replace
 from tetrad.core.sizes import Dim, Size
 from tetrad.graph.group import holds
 from tetrad.graph.nodes import Node
 from tetrad.ops.matmul.kernel import GENERATORS
 from tetrad.ops.matmul.op import CHUNK, matmul
-from tetrad.ops.matmul.plan import COLUMNS, ROWS, MatmulSize, Product, plan_matmul, product_of
+from tetrad.ops.matmul.plan import COLUMNS, ROWS, MatmulSize, ProductShape, plan_matmul, product_of
 from tetrad.quant.lanes import DTYPES, q8_row
 
 seq = Dim("seq", max=4096)
-MACHINES = pytest.mark.parametrize("machine", LEVELS.values(), ids=lambda machine: machine.name)
+MACHINES = pytest.mark.parametrize(
+    "machine", [level.machine for level in LEVELS.values()], ids=list(LEVELS)
+)
 WHICH = {
     "a matrix": (f32, f32, 64, False, "tiles"),
     "any number of rows": (f64, f64, seq, False, "tiles"),
@@ -32,20 +35,20 @@ WHICH = {
 
 def product(
     left: DType, right: DType, m: Size, transposed: bool, n: int = 512, k: int = 512
-) -> Product:
-    return Product(left, right, MatmulSize((), m, n, k), transposed)
+) -> ProductShape:
+    return ProductShape(left, right, MatmulSize((), m, n, k), transposed)
 
 
 @MACHINES
 @pytest.mark.parametrize("name", WHICH)
-def test_types_and_rows_choose_the_generator(name: str, machine: Target) -> None:
+def test_types_and_rows_choose_the_generator(name: str, machine: Machine) -> None:
     *given, generator = WHICH[name]
     plan = plan_matmul(product(*given), machine)
     assert plan.generator == generator and generator in GENERATORS
 
 
 @MACHINES
-def test_panels_are_for_many_rows_where_tiles_are_small(machine: Target) -> None:
+def test_panels_are_for_many_rows_where_tiles_are_small(machine: Machine) -> None:
     many, plain = (product(q8_row, DTYPES[name], 64, True) for name in ("q4_k", "q8_0"))
     is_small = machine.lowbit_tokens < 8
     assert plan_matmul(many, machine).generator == ("panels" if is_small else "int8_rows")
@@ -55,8 +58,9 @@ def test_panels_are_for_many_rows_where_tiles_are_small(machine: Target) -> None
 @MACHINES
 @pytest.mark.parametrize("threads", [1, 2, 16])
 @pytest.mark.parametrize("m", [5, 64, 1000, seq], ids=str)
-def test_blocks_of_tiles_keep_within_their_bounds(m: Size, threads: int, machine: Target) -> None:
-    plan = plan_matmul(product(f32, f32, m, False, n=2000, k=3000), machine, threads)
+def test_blocks_of_tiles_keep_within_their_bounds(m: Size, threads: int, machine: Machine) -> None:
+    given = product(f32, f32, m, False, n=2000, k=3000)
+    plan = plan_matmul(given, replace(machine, parallel_groups=threads))
     assert plan.tile.rows <= plan.rows <= ROWS + plan.tile.rows and plan.columns <= COLUMNS
     assert CHUNK % plan.depth == 0 and plan.depth & plan.depth - 1 == 0
     assert plan.stretch % plan.tile.rows == 0

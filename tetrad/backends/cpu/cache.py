@@ -1,5 +1,5 @@
-"""Runtime, compile cache: compiled objects kept on disk, one file per entry, so that a second start
-compiles nothing.
+"""CPU back end, compile cache: compiled objects kept on disk, one file per entry, so that a second
+start compiles nothing.
 
 Receives keys (hashes of everything that shaped the code) and object bytes; returns bytes only after
 a strong checksum over all of them, because one flipped bit in an object crashes the process or,

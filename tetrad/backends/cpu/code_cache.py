@@ -1,4 +1,4 @@
-"""The driver, objects: machine code of this process and where it lies on disk. Needs neither LLVM
+"""CPU back end, objects: machine code of this process and where it lies on disk. Needs neither LLVM
 nor the compiler.
 
 Receives object files from `backends.cpu.compile` or names of cache entries from

@@ -1,4 +1,4 @@
-"""The driver, kernels: kernel programs in, addresses of machine code out; compiled once, kept on
+"""CPU back end, kernels: kernel programs in, addresses of machine code out; compiled once, kept on
 disk.
 
 Equal programs (by fingerprint) share code within the process; the code of each is an object file in

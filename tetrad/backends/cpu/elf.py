@@ -1,4 +1,4 @@
-"""Code generation, ELF: an object file in, addresses of its functions out, without LLVM.
+"""CPU back end, ELF: an object file in, addresses of its functions out, without LLVM.
 
 LLVM's own linker would do the same, but loading LLVM takes longer than all the rest of a program
 that was compiled before. Objects come from `backends.cpu.llvm` and hold little: code, constants,

@@ -1,4 +1,4 @@
-"""The CPU back end, encode: a schedule and the values of its Dims in, a native table with every
+"""CPU back end, encode: a schedule and the values of its Dims in, a native table with every
 offset filled in out.
 
 Formulas become numbers here: buffer sizes, arena offsets, kernel arguments, grids. A new size of a

@@ -1,4 +1,4 @@
-"""The CPU back end, encode loops: steps that hold other schedules in, entries of a native table
+"""CPU back end, encode loops: steps that hold other schedules in, entries of a native table
 out.
 
 The body of a loop is a table of its own, as that of a call is: its bases are its inputs, its
@@ -92,7 +92,7 @@ def times(step: Control, dims: Dims) -> int:
 
 def repeat_entry(step: Loop, inner: Inner, where: Placing, dims: Dims) -> LoopEntry:
     count = bind(step.length, dims)
-    walk = Walk(count, step.reverse, dims)
+    walk = AxisWalk(count, step.reverse, dims)
     fixed = step.consts + step.carries
     kinds = [slot.type for slot in (*step.body.inputs[fixed:], *step.body.outputs[step.carries :])]
     rows = [
@@ -112,7 +112,7 @@ def repeat_entry(step: Loop, inner: Inner, where: Placing, dims: Dims) -> LoopEn
     )
 
 
-def carry_of(step: Loop, i: int, where: Placing, walk: Walk) -> Carry:
+def carry_of(step: Loop, i: int, where: Placing, walk: AxisWalk) -> Carry:
     home = step.outputs[i]
     bases = step.consts + i, len(step.inputs) + i
     return Carry(*bases, where.word(home), spare_word(step, i, where), walk.nbytes(home.type))
@@ -138,7 +138,7 @@ def written_base(step: Loop, i: int, ys: Sequence[Base], where: Placing, count: 
 
 
 @record
-class Walk:
+class AxisWalk:
     """The way along a leading axis, forwards or backwards."""
 
     count: int
@@ -199,7 +199,7 @@ def while_entry(step: While, inner: Sequence[Inner], where: Placing, dims: Dims)
             written + i,
             places[home],
             places[spare],
-            Walk(0, False, dims).nbytes(home.type),
+            AxisWalk(0, False, dims).nbytes(home.type),
         )
         for i, (home, spare) in enumerate(zip(step.outputs, step.spares, strict=True))
         if spare is not None

@@ -1,4 +1,4 @@
-"""The CPU back end, executable: a schedule and the addresses of its kernels in, a program that runs
+"""CPU back end, executable: a schedule and the addresses of its kernels in, a program that runs
 out, call after call.
 
 Whether the code was compiled just now or found on disk makes no difference: one table is encoded

@@ -1,4 +1,4 @@
-"""The CPU back end, launches: one kernel program that nobody vouches for and the content of its
+"""CPU back end, launches: one kernel program that nobody vouches for and the content of its
 buffers in, bytes out.
 
 It is compiled so that loads out of range give 0 and stores out of range do nothing, and its scratch

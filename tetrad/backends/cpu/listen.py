@@ -1,5 +1,5 @@
-"""Runtime, listening: which signals a long run in native code has to hear, and what their handlers
-raised.
+"""CPU back end, listening: which signals a long run in native code has to hear, and what their
+handlers raised.
 
 Python runs handlers in the main thread alone, between two of its instructions; in native code there
 are none. So a run is told which signals have handlers, and has Python run them as they come

@@ -1,4 +1,4 @@
-"""The CPU back end, code: module text in, object file out, and object files made callable.
+"""CPU back end, code: module text in, object file out, and object files made callable.
 
 Receives text for a target, or bytes of an object file that somebody vouches for; gives addresses.
 `backends.llvm.compile` compiles, `elf` loads what it understands, LLVM's linker the rest.

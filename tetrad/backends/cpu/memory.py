@@ -1,4 +1,4 @@
-"""Runtime, memory: aligned blocks that arrays, arenas and packed weights live in.
+"""CPU back end, memory: aligned blocks that arrays, arenas and packed weights live in.
 
 Receives byte counts, returns `Storage`: an address, a size and whatever keeps the bytes alive.
 Freed blocks are kept for the next request of the same size class (fresh pages cost more than most

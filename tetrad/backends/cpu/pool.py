@@ -1,4 +1,4 @@
-"""The runtime, the pool: runs tables, alone or with all workers, without Python in between.
+"""CPU back end, the pool: runs tables, alone or with all workers, without Python in between.
 
 Receives a `Table` and the addresses of its bases, returns None or raises. The caller is worker 0;
 the other workers are daemon threads that entered native code once and wait there, spinning for a

@@ -1,4 +1,4 @@
-"""The runtime, tables: a schedule with all sizes known, as immutable entries and as the image
+"""CPU back end, tables: a schedule with all sizes known, as immutable entries and as the image
 native code executes.
 
 Receives entries (kernel, host, call, loop, branch), returns a `Table` whose `address` the pool

@@ -476,7 +476,7 @@ def divisor(count: int, most: int) -> int:
 
 
 @record
-class Merge:
+class BlockMerge:
     """Two runs of blocks become one: the maximum and the sum of both, and what the results of each
     count."""
 
@@ -486,8 +486,8 @@ class Merge:
     add: Val
 
 
-def merged(k: KernelBuilder, before: Val, total: Val, here: Val, mine: Val) -> Merge:
+def merged(k: KernelBuilder, before: Val, total: Val, here: Val, mine: Val) -> BlockMerge:
     after = greater(k, here, before)
     shift = finite(k, after)
     keep, add = math.exp_nonpositive(k, before - shift), math.exp_nonpositive(k, here - shift)
-    return Merge(after, k.fma(total, keep, mine * add), keep, add)
+    return BlockMerge(after, k.fma(total, keep, mine * add), keep, add)

@@ -31,7 +31,7 @@ UNBOUNDED = 1 << 40  # keys: no bound
 
 
 @record
-class Form:
+class AttentionForm:
     """Sizes and settings: B batches, T queries, S keys, N query heads, G kv heads, D channels of a
     key, W of a value."""
 
@@ -91,7 +91,7 @@ def form_of(
     before: int = UNBOUNDED,
     after: int = UNBOUNDED,
     softcap: float = 0.0,
-) -> Form:
+) -> AttentionForm:
     _check_settings(layout, given, causal, softcap)
     check_dtype("attention", q.dtype, FLOATS)
     if q.rank != 4 or k.rank != 4 or v.rank != 4 or len({q.dtype, k.dtype, v.dtype}) != 1:
@@ -105,7 +105,8 @@ def form_of(
     channels, width = q.shape[3], v.shape[3]
     if not (isinstance(channels, int) and isinstance(width, int)):
         raise ShapeError(f"attention: the size of a head is no Dim, got {q} and {v}")
-    form = Form(batch, times, keys, heads, groups, channels, width, scale, softcap, layout, given,
+    form = AttentionForm(batch, times, keys, heads, groups, channels, width, scale, softcap, layout,
+    given,
                 causal, before, after)  # fmt: skip
     _check_sizes(form, q, k, v)
     return form
@@ -122,7 +123,7 @@ def _check_settings(layout: str, given: tuple[str, ...], causal: str, softcap: f
         raise ShapeError(f"attention: softcap must not be negative, got {softcap}")
 
 
-def _check_sizes(form: Form, q: ArrayType, k: ArrayType, v: ArrayType) -> None:
+def _check_sizes(form: AttentionForm, q: ArrayType, k: ArrayType, v: ArrayType) -> None:
     wanted = [form.shape(form.keys, form.groups, size) for size in (form.channels, form.width)]
     if [k.shape, v.shape] != wanted:
         raise ShapeError(
@@ -135,7 +136,7 @@ def _check_sizes(form: Form, q: ArrayType, k: ArrayType, v: ArrayType) -> None:
         raise ShapeError(f"attention: {heads} query heads are no multiple of {groups} kv heads")
 
 
-def check_optional(form: Form, operands: Sequence[ArrayType]) -> None:
+def check_optional(form: AttentionForm, operands: Sequence[ArrayType]) -> None:
     """Bias and mask broadcast to [B,N,T,S], lengths to [B]."""
     if len(operands) != len(form.given):
         raise ShapeError(f"attention: expected {form.given} after v, got {len(operands)} operands")
@@ -185,7 +186,7 @@ class Head:
         return powers if self.seen is None else np.where(self.seen, powers, 0.0)
 
 
-def heads_of(form: Form, operands: Sequence[Array]) -> Iterator[Head]:
+def heads_of(form: AttentionForm, operands: Sequence[Array]) -> Iterator[Head]:
     """Every kv head of every batch, one after the other: memory for one of them at a time."""
     batches, groups = int(form.batch), int(form.groups)  # type: ignore[arg-type]
     wide = [by_head(form, x).astype(np.float64) for x in operands[:3]]
@@ -195,12 +196,18 @@ def heads_of(form: Form, operands: Sequence[Array]) -> Iterator[Head]:
             yield head_of(form, operands, b, heads, wide[0][b, heads], wide[1][b, g], wide[2][b, g])
 
 
-def by_head(form: Form, x: Array) -> Array:
+def by_head(form: AttentionForm, x: Array) -> Array:
     return np.swapaxes(x, 1, 2) if form.layout == "bsnh" else x
 
 
 def head_of(
-    form: Form, operands: Sequence[Array], b: int, heads: slice, q: Array, k: Array, v: Array
+    form: AttentionForm,
+    operands: Sequence[Array],
+    b: int,
+    heads: slice,
+    q: Array,
+    k: Array,
+    v: Array,
 ) -> Head:
     seen = seen_keys(form, operands, b, heads)
     flags: list[Array] = []
@@ -228,7 +235,7 @@ def picked(x: Array, b: int, heads: slice) -> Array:
     return x[b if x.shape[0] > 1 else 0, heads if x.shape[1] > 1 else slice(None)]
 
 
-def seen_keys(form: Form, operands: Sequence[Array], b: int, heads: slice) -> Array | None:
+def seen_keys(form: AttentionForm, operands: Sequence[Array], b: int, heads: slice) -> Array | None:
     if not form.hides:
         return None
     times, keys = int(form.times), int(form.keys)  # type: ignore[arg-type]
@@ -265,7 +272,7 @@ def dense_attention(
     return out, lse
 
 
-def form_of_arrays(operands: Sequence[Array], settings: dict[str, Any]) -> Form:
+def form_of_arrays(operands: Sequence[Array], settings: dict[str, Any]) -> AttentionForm:
     kinds = [ArrayType(f32, x.shape) for x in operands[:3]]
     return form_of(*kinds, **settings)
 
@@ -301,7 +308,7 @@ def dense_case(rng: Rng, dtype: DType) -> Case:
         "softcap": pick(rng, (0.0, 0.0, 4.0)),
     }  # fmt: skip
     heads = groups * shared
-    form = Form(batch, times, keys, heads, groups, channels, width, **settings)
+    form = AttentionForm(batch, times, keys, heads, groups, channels, width, **settings)
     places: Any = (
         form.shape(times, heads, channels),
         form.shape(keys, groups, channels),
@@ -313,7 +320,7 @@ def dense_case(rng: Rng, dtype: DType) -> Case:
     return Case((*made, *(optional_case(rng, form, name, dtype) for name in given)), settings)
 
 
-def optional_case(rng: Rng, form: Form, name: str, dtype: DType) -> Array:
+def optional_case(rng: Rng, form: AttentionForm, name: str, dtype: DType) -> Array:
     sizes: tuple[Any, ...] = (form.batch, form.heads, form.times, form.keys)
     if name in ("query_lengths", "key_lengths"):
         most = sizes[2 if name == "query_lengths" else 3]

@@ -26,9 +26,17 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite, greater, merged
-from tetrad.ops.attention.dense import UNBOUNDED, Form, accumulator, form_of
+from tetrad.ops.attention.dense import UNBOUNDED, AttentionForm, accumulator, form_of
 from tetrad.ops.attention.op import KEYS
-from tetrad.ops.attention.packing import COLUMNS, Copies, Near, Plan, Stored, finite_or_zero, padded
+from tetrad.ops.attention.packing import (
+    COLUMNS,
+    Copies,
+    CopyPlan,
+    NearCopies,
+    Stored,
+    finite_or_zero,
+    padded,
+)
 from tetrad.ops.attention.packing import ROWS as IN_ROWS
 from tetrad.schedule.nodes import Launch
 
@@ -40,7 +48,7 @@ PITCH = KEYS + LANES  # rows a power of two apart would share places in the cach
 Accumulators = list[list[LocalVar]]  # rows, vectors
 
 
-def node_form(node: Node) -> Form:
+def node_form(node: Node) -> AttentionForm:
     settings = {name: value for name, value in node.params if name != "wrt"}
     return form_of(*(x.type for x in node.inputs[:3]), **settings)
 
@@ -52,7 +60,7 @@ def lower_dense(group: Group, memory: Memory) -> list[Launch]:
 
 
 @record
-class Rows:
+class TileRows:
     """Rows of a register tile, its vectors, and the rows of a workgroup, which are whole tiles."""
 
     tile: int
@@ -60,13 +68,13 @@ class Rows:
     block: int
 
 
-def rows_of(tile: RegisterTile, form: Form) -> Rows:
+def rows_of(tile: RegisterTile, form: AttentionForm) -> TileRows:
     """Few rows make tiles of fewer, which have room for more vectors."""
     count = max(form.times * form.shared, 1) if isinstance(form.times, int) else ROWS
     tiles = -(-min(count, ROWS) // tile.rows)
     rows = min(tile.rows, -(-count // tiles))
     has_room = tile.rows * tile.vectors >= 2 * rows and not is_below(form.keys, LANES + 1)
-    return Rows(rows, 2 if has_room else 1, min(ROWS // rows, -(-count // rows)) * rows)
+    return TileRows(rows, 2 if has_room else 1, min(ROWS // rows, -(-count // rows)) * rows)
 
 
 @record
@@ -80,7 +88,7 @@ class Range:
 class Visibility:
     """Which keys the queries of a batch see: a range for each time, and what a mask says."""
 
-    def __init__(self, frame: Frame, node: Node, form: Form, batch: Val) -> None:
+    def __init__(self, frame: Frame, node: Node, form: AttentionForm, batch: Val) -> None:
         self.frame, self.k, self.node, self.form = frame, frame.k, node, form
         self.batch = batch
         self.times, self.keys = (frame.sizes.val(n) for n in (form.times, form.keys))
@@ -141,7 +149,7 @@ class RowBlock:
     """The rows of a workgroup: `first` on, time t and query head h of a kv head at t * shared +
     h."""
 
-    def __init__(self, frame: Frame, form: Form, rows: Rows, position: Space) -> None:
+    def __init__(self, frame: Frame, form: AttentionForm, rows: TileRows, position: Space) -> None:
         self.k, self.form, self.rows = frame.k, form, rows
         k, sizes = frame.k, frame.sizes
         self.line = position.span(0, 1)
@@ -160,7 +168,7 @@ class RowBlock:
         return self.form.at(self.batch, self.time(row), self.head(row), channel)
 
 
-def row_count(form: Form) -> Size:
+def row_count(form: AttentionForm) -> Size:
     return form.times * form.shared
 
 
@@ -168,7 +176,7 @@ class Scoring:
     """Scores of a register tile of staged rows against a block of keys."""
 
     def __init__(
-        self, frame: Frame, node: Node, form: Form, copies: Copies, block: RowBlock
+        self, frame: Frame, node: Node, form: AttentionForm, copies: Copies, block: RowBlock
     ) -> None:
         self.frame, self.k, self.node, self.form = frame, frame.k, node, form
         self.block, self.rows, self.copies = block, block.rows, copies
@@ -313,7 +321,7 @@ def add_products(
 class Attend:
     """The kernel in which a workgroup takes a block of rows through all key blocks they see."""
 
-    def __init__(self, group: Group, form: Form, memory: Memory) -> None:
+    def __init__(self, group: Group, form: AttentionForm, memory: Memory) -> None:
         self.group, self.node, self.form = group, group.root, form
         self.dtype = accumulator(self.node.inputs[0].type.dtype)
         self.frame = Frame(group.name, memory)
@@ -324,7 +332,9 @@ class Attend:
         self.rows = rows_of(tile, form)
         self.out, self.logs = (self.frame.output(slot) for slot in memory.results(self.node))
         self.width = padded(form.width)
-        self.plan = Plan(self.node, form, ((1, COLUMNS), (2, IN_ROWS)), LANES * self.rows.vectors)
+        self.plan = CopyPlan(
+            self.node, form, ((1, COLUMNS), (2, IN_ROWS)), LANES * self.rows.vectors
+        )
         self.blocks = ceil_div(row_count(form), self.rows.block)
         self.stored = None if self.blocks == 1 else Stored(self.plan, group, memory)
         self.packs = [] if self.stored is None else self.stored.launches()
@@ -348,7 +358,7 @@ class Attend:
 
     def copies_of(self) -> Copies:
         if self.stored is None:
-            return Near(self.plan, self.frame, self.block.batch, self.block.group)
+            return NearCopies(self.plan, self.frame, self.block.batch, self.block.group)
         self.stored.read_by(self.frame, self.block.line)
         return self.stored
 

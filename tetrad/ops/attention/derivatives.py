@@ -17,7 +17,7 @@ from tetrad.core.sizes import Shape, product
 from tetrad.graph.build import fresh_like, make_graph
 from tetrad.graph.custom import make_linear
 from tetrad.graph.nodes import Graph, Node
-from tetrad.ops.attention.dense import UNBOUNDED, Form, accumulator, form_of
+from tetrad.ops.attention.dense import UNBOUNDED, AttentionForm, accumulator, form_of
 from tetrad.ops.attention.gradient import LAST, WRT, attention_gradient
 from tetrad.ops.attention.op import attention
 from tetrad.ops.calculus import (
@@ -47,7 +47,7 @@ class Folded:
     """Attention in products of matrices: rows of a kv head [B,G,R,.], where R counts its query
     heads and in them the times."""
 
-    def __init__(self, form: Form, operands: Sequence[Node], lse: Node) -> None:
+    def __init__(self, form: AttentionForm, operands: Sequence[Node], lse: Node) -> None:
         self.form = form
         self.dtype: DType = accumulator(operands[0].type.dtype)
         self.seen = self.seen_keys(operands)
@@ -157,7 +157,7 @@ def turned(x: Change) -> Change:
 # -- the derivative of attention -------------------------------------------------------------------
 
 
-def form_of_nodes(operands: Sequence[Node], settings: dict[str, Any]) -> Form:
+def form_of_nodes(operands: Sequence[Node], settings: dict[str, Any]) -> AttentionForm:
     return form_of(*(x.type for x in operands[:3]), **settings)
 
 
@@ -182,7 +182,7 @@ def attention_jvp(
 
 
 def graph_of_changes(
-    form: Form, fixed: Sequence[Node], which: Sequence[int], results: Sequence[Node]
+    form: AttentionForm, fixed: Sequence[Node], which: Sequence[int], results: Sequence[Node]
 ) -> Graph:
     """operands..., out, lse, changes of operands... -> changes of out and lse"""
     inputs, moves = fresh_like(fixed), fresh_like([fixed[i] for i in which])
@@ -217,7 +217,7 @@ def score_change(folded: Folded, operands: Sequence[Node], changes: dict[int, No
 
 
 def graph_of_cotangents(
-    form: Form,
+    form: AttentionForm,
     fixed: Sequence[Node],
     which: Sequence[int],
     results: Sequence[Node],
@@ -303,7 +303,7 @@ def unfolded(folded: Folded, x: Change, like: Node) -> Change:
     return None if x is None else folded.unfold(x, like)
 
 
-def bias_change(dslopes: Change, form: Form, folded: Folded) -> Change:
+def bias_change(dslopes: Change, form: AttentionForm, folded: Folded) -> Change:
     full = (form.batch, form.heads, form.times, form.keys)
     return None if dslopes is None else reshape(dslopes, full)
 

@@ -17,7 +17,7 @@ from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
 from tetrad.ops.attention.dense import (
     FLOATS,
-    Form,
+    AttentionForm,
     Head,
     accumulator,
     by_head,
@@ -108,7 +108,7 @@ def attention_gradient(
     return found if len(found) > 1 else found[0]
 
 
-def _zeros(form: Form, name: str, operands: tuple[Array, ...]) -> Array:
+def _zeros(form: AttentionForm, name: str, operands: tuple[Array, ...]) -> Array:
     if name != "bias":
         return np.zeros_like(operands[WRT.index(name)])
     sizes: Any = (form.batch, form.heads, form.times, form.keys)
@@ -116,7 +116,13 @@ def _zeros(form: Form, name: str, operands: tuple[Array, ...]) -> Array:
 
 
 def _add_head(
-    form: Form, head: Head, g: int, made: dict[str, Array], lse: Array, delta: Array, ct: Array
+    form: AttentionForm,
+    head: Head,
+    g: int,
+    made: dict[str, Array],
+    lse: Array,
+    delta: Array,
+    ct: Array,
 ) -> None:
     weights = head.weights(lse)
     if form.hides:

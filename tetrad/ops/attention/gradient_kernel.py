@@ -5,6 +5,8 @@ Of each pair it computes the weights again, and the slopes of the scores, a regi
 a time; then the rows' share of dq, and the keys' shares of dk and dv. Order: key blocks of 256
 ascending outside, row blocks of 64 ascending inside; in each block one chain from zero, ascending,
 and blocks added in order. So memory beside the results is linear: sums of one key block, and dq.
+Where kv heads are too few for the threads, two launches share the pairs out in another way, with
+the same bits: a workgroup has a key block, then a row block.
 """
 
 from __future__ import annotations
@@ -23,15 +25,15 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite
-from tetrad.ops.attention.dense import Form, accumulator
+from tetrad.ops.attention.dense import AttentionForm, accumulator
 from tetrad.ops.attention.dense_kernel import (
     PITCH,
     ROWS,
     Accumulators,
     Range,
     RowBlock,
-    Rows,
     Scoring,
+    TileRows,
     accumulators,
     add_products,
     node_form,
@@ -39,7 +41,7 @@ from tetrad.ops.attention.dense_kernel import (
     rows_of,
 )
 from tetrad.ops.attention.op import KEYS
-from tetrad.ops.attention.packing import COLUMNS, Near, Plan, padded
+from tetrad.ops.attention.packing import COLUMNS, CopyPlan, NearCopies, padded
 from tetrad.ops.attention.packing import ROWS as IN_ROWS
 from tetrad.schedule.nodes import Launch
 
@@ -47,41 +49,63 @@ KEY_TILES = (8, 4, 2, 1)  # keys of a register tile, which divide a vector
 
 
 def lower_attention_gradient(frame: Frame, group: Group) -> list[Launch]:
-    return [Backward(group, node_form(group.root), frame.memory).launch()]
+    form, memory, wrt = node_form(group.root), frame.memory, group.root.param("wrt")
+    lines, of_keys = product((form.batch, form.groups)), tuple(n for n in wrt if n in ("k", "v"))
+    of_rows = tuple(name for name in wrt if name not in of_keys)
+    # 7 products instead of 5, if all are asked for
+    if not (isinstance(lines, int) and 2 * lines <= memory.machine.parallel_groups):
+        return [Backward(group, form, memory, wrt).launch()]
+    parts = [("keys", of_keys), ("rows", of_rows)]
+    return [Backward(group, form, memory, names, by).launch() for by, names in parts if names]
 
 
 class Backward:
-    """The kernel of one gradient."""
+    """The kernel of a gradient, or of some of its results. A workgroup has all pairs of a kv head,
+    those of a block of "keys", or those of a block of "rows"."""
 
-    def __init__(self, group: Group, form: Form, memory: Memory) -> None:
-        self.group, self.node, self.form = group, group.root, form
+    def __init__(
+        self,
+        group: Group,
+        form: AttentionForm,
+        memory: Memory,
+        wrt: tuple[str, ...],
+        by: str = "heads",
+    ) -> None:
+        self.group, self.node, self.form, self.wrt, self.by = group, group.root, form, wrt, by
         self.dtype = accumulator(self.node.inputs[0].type.dtype)
-        self.frame = Frame(group.name, memory)
-        self.k, self.wrt = self.frame.k, self.node.param("wrt")
+        self.frame = Frame(group.name if by == "heads" else f"{group.name}_{by}", memory)
+        self.k = self.frame.k
         self.lse, self.delta, self.ct = self.node.inputs[-3:]
         self.frame.reads([self.node.inputs[0], *self.node.inputs[3:]])
-        self.outputs = dict(zip(self.wrt, self.output_buffers(memory), strict=True))
+        self.outputs = self.output_buffers(memory)
         is_wide = self.dtype.bits == 64
         tile = memory.machine.f64_tile if is_wide else memory.machine.f32_tile
         few, count = rows_of(tile, form), row_count(form)
         count = max(count, 1) if isinstance(count, int) and count < ROWS else ROWS
         self.count = count  # rows of a block; `rows.block` have memory: whole tiles
-        self.rows = Rows(few.tile, few.vectors, -(-count // few.tile) * few.tile)
+        self.rows = TileRows(few.tile, few.vectors, -(-count // few.tile) * few.tile)
         self.key_tile = next(n for n in KEY_TILES if n <= tile.rows)
 
-    def output_buffers(self, memory: Memory) -> list[Buffer]:
-        is_single = len(self.wrt) == 1
-        slots = [memory.slots[self.node]] if is_single else list(memory.results(self.node))
-        return [self.frame.output(slot) for slot in slots]
+    def output_buffers(self, memory: Memory) -> dict[str, Buffer]:
+        every: tuple[str, ...] = self.node.param("wrt")
+        slots = memory.results(self.node) if len(every) > 1 else (memory.slots[self.node],)
+        pairs = zip(every, slots, strict=True)
+        return {name: self.frame.output(slot) for name, slot in pairs if name in self.wrt}
 
     def launch(self) -> Launch:
         form, k = self.form, self.k
-        grid = (product((form.batch, form.groups)),)
+        blocks = {
+            "heads": 1,
+            "keys": ceil_div(form.keys, KEYS),
+            "rows": ceil_div(row_count(form), self.count),
+        }
+        grid = (product((form.batch, form.groups)), blocks[self.by])
         position = Space(k, self.frame.sizes, grid, k.group_id())
+        self.mine = position.span(1, 2)
         self.block = RowBlock(self.frame, form, self.rows, position)
         wanted = ((1, COLUMNS), (1, IN_ROWS), (2, COLUMNS))
-        plan = Plan(self.node, form, wanted, LANES * self.rows.vectors)
-        self.copies = Near(plan, self.frame, self.block.batch, self.block.group)
+        plan = CopyPlan(self.node, form, wanted, LANES * self.rows.vectors)
+        self.copies = NearCopies(plan, self.frame, self.block.batch, self.block.group)
         self.scoring = Scoring(self.frame, self.node, form, self.copies, self.block)
         self.sight = self.scoring.sight
         self.length = self.sight.limit("query_lengths", self.sight.times)
@@ -105,33 +129,51 @@ class Backward:
         self.slopes = scratch("slopes", dtype, rows.block * PITCH)
         self.of_keys = scratch("dk", dtype, KEYS * self.depth)
         self.of_values = scratch("dv", dtype, KEYS * self.width)
-        lines = ceil_div(row_count(form), self.count) * self.count
+        blocks = 1 if self.by == "rows" else ceil_div(row_count(form), self.count)
+        lines = blocks * self.count
         self.of_rows = scratch("dq", dtype, lines * self.depth) if "q" in self.wrt else None
 
     def run(self) -> None:
-        k, sizes = self.k, self.frame.sizes
-        blocks = sizes.val(ceil_div(row_count(self.form), self.count))
+        k, keys = self.k, self.sight.keys
+        blocks, base = self.row_blocks(), k.index(0)
+        if self.by == "keys":
+            base = self.mine * KEYS
+            keys = k.min(keys, base + KEYS)
+        self.origin = blocks.first * self.count
+        self.end = k.min(blocks.stop * self.count, self.block.count)
         if self.of_rows is not None:
-            self.clear(self.of_rows, blocks * self.count * self.depth)
+            self.clear(self.of_rows, (blocks.stop - blocks.first) * self.count * self.depth)
         if "bias" in self.wrt:
             self.clear_bias()
-        with k.loop(self.sight.keys, 0, KEYS) as base:
+        with k.loop(keys, base, KEYS) as base:
+            self.run_keys(base, blocks)
+        if self.of_rows is not None:
+            self.store_rows()
+
+    def row_blocks(self) -> Range:
+        if self.by == "rows":
+            return Range(self.mine, self.mine + 1)
+        count = ceil_div(row_count(self.form), self.count)
+        return Range(self.k.index(0), self.frame.sizes.val(count))
+
+    def run_keys(self, base: Val, blocks: Range) -> None:
+        """A key block against the row blocks that see some of it."""
+        k = self.k
+        if {"k", "v"} & set(self.wrt):
             self.clear(self.of_keys, k.index(KEYS * self.depth))
             self.clear(self.of_values, k.index(KEYS * self.width))
             k.barrier()
-            end_of_block = k.min(self.sight.keys - base, KEYS)
-            whole = self.scoring.in_vectors(Range(k.index(0), end_of_block))
-            self.copies.open(base, whole.first, whole.stop)
-            with k.loop(blocks) as block:
-                top = block * self.count
-                end = k.min(top + self.count, self.block.count)
-                times = self.block.time(top), self.block.time(end - 1)
-                hull = self.sight.clipped(self.sight.hull(*times), base)
-                with k.when((hull.first < hull.stop) & (times[0] < self.length)):
-                    self.run_pair(top, end, base, self.scoring.in_vectors(hull))
-            self.store_keys(base)
-        if self.of_rows is not None:
-            self.store_rows()
+        end_of_block = k.min(self.sight.keys - base, KEYS)
+        whole = self.scoring.in_vectors(Range(k.index(0), end_of_block))
+        self.copies.open(base, whole.first, whole.stop)
+        with k.loop(blocks.stop, blocks.first) as block:
+            top = block * self.count
+            end = k.min(top + self.count, self.block.count)
+            times = self.block.time(top), self.block.time(end - 1)
+            hull = self.sight.clipped(self.sight.hull(*times), base)
+            with k.when((hull.first < hull.stop) & (times[0] < self.length)):
+                self.run_pair(top, end, base, self.scoring.in_vectors(hull))
+        self.store_keys(base)
 
     def clear(self, buffer: Buffer, count: Val) -> None:
         with self.k.loop(count, 0, LANES) as at:
@@ -140,7 +182,7 @@ class Backward:
     def clear_bias(self) -> None:
         """Pairs that do not see each other are not walked: their slopes are 0."""
         k = self.k
-        with k.loop(self.block.count) as row, k.loop(self.sight.keys, 0, LANES) as first:
+        with k.loop(self.end, self.origin) as row, k.loop(self.sight.keys, 0, LANES) as first:
             key = first + k.lane()
             with self.frame.within(key, self.sight.keys, self.form.keys):
                 k.store(self.outputs["bias"], self.bias_at(row, key), k.const(0.0, self.dtype))
@@ -287,7 +329,7 @@ class Backward:
                     right = [k.load(self.key_rows, at + v * LANES + lane) for v in range(vectors)]
                     add_products(k, accs, partial(self.slope_at, row, key + u), right)
             self.add_sums(
-                sums, (top + row) * self.depth + channel, accs, self.depth,
+                sums, (top - self.origin + row) * self.depth + channel, accs, self.depth,
                 self.count - row if self.count % self.rows.tile else None,
             )  # fmt: skip
 
@@ -355,9 +397,13 @@ class Backward:
         k, sums = self.k, self.of_rows
         if sums is None:
             raise TypeError("nobody asks for dq")
-        with k.loop(self.block.count) as row:
+        with k.loop(self.end, self.origin) as row:
             self.store_line(
-                "q", sums, row * self.depth, self.form.channels, partial(self.block.place, row)
+                "q",
+                sums,
+                (row - self.origin) * self.depth,
+                self.form.channels,
+                partial(self.block.place, row),
             )
 
     def store_line(

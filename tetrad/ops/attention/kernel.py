@@ -1,7 +1,7 @@
 """Lowering, attention: queries against a key-value cache, in key blocks of 256 that are merged in
 order.
 
-Two schedules give the same bits: `Whole` takes a tile of rows through all the blocks it sees;
+Two schedules give the same bits: `WholeTile` takes a tile of rows through all the blocks it sees;
 `Spread`, for a few tokens, gives every block a workgroup and merges in a second launch. What
 happens in a block is in `ops.attention.block`.
 """
@@ -45,7 +45,7 @@ def lower_attention(frame: Frame, group: Group) -> list[Launch]:
     return (
         Spread(frame, group).launches()
         if few and extent.blocks > 1
-        else [Whole(frame, group).launch()]
+        else [WholeTile(frame, group).launch()]
     )
 
 
@@ -90,7 +90,7 @@ def each_tile(k: KernelBuilder, shared: int, heads: int, visit: Callable[[Val], 
         visit(k.min(head, shared - heads))
 
 
-class Whole:
+class WholeTile:
     """The kernel in which a workgroup takes a tile through all blocks it sees."""
 
     def __init__(self, frame: Frame, group: Group) -> None:

@@ -4,8 +4,8 @@ which tiles read them.
 Columns lie as [S/16, channels, 16] (a lane is a key), rows as [S, channels] (a lane is a channel),
 both in the type that accumulates, zero behind the end. Where keys can be hidden, numbers that are
 not finite are 0 in rows, and the key has a flag: NaN, the start of its scores. `Stored` is a launch
-that copies everything, for kernels in which many workgroups read a kv head; `Near` copies a block
-of keys into the scratch of the one that does.
+that copies everything, for kernels in which many workgroups read a kv head; `NearCopies` copies a
+block of keys into the scratch of the one that does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.transpose import turned
-from tetrad.ops.attention.dense import Form, accumulator
+from tetrad.ops.attention.dense import AttentionForm, accumulator
 from tetrad.ops.attention.op import KEYS
 from tetrad.schedule.nodes import Launch
 
@@ -39,11 +39,11 @@ def finite_or_zero(k: KernelBuilder, value: Val) -> Val:
 
 
 @record
-class Plan:
+class CopyPlan:
     """What is copied: of a node, in which orders; keys are padded to a multiple of `together`."""
 
     node: Node
-    form: Form
+    form: AttentionForm
     wanted: Wanted
     together: int
 
@@ -84,7 +84,7 @@ class Copies:
 class Stored(Copies):
     """Copies of all keys of all kv heads, in memory between two launches."""
 
-    def __init__(self, plan: Plan, group: Group, memory: Memory) -> None:
+    def __init__(self, plan: CopyPlan, group: Group, memory: Memory) -> None:
         super().__init__({}, None)
         self.plan, self.group, self.memory = plan, group, memory
         self.lines = product((plan.form.batch, plan.form.groups))
@@ -130,10 +130,10 @@ class Stored(Copies):
 # -- in scratch ------------------------------------------------------------------------------------
 
 
-class Near(Copies):
+class NearCopies(Copies):
     """Copies of one block of keys of a kv head, in the scratch of the workgroup that reads it."""
 
-    def __init__(self, plan: Plan, frame: Frame, batch: Val, head: Val) -> None:
+    def __init__(self, plan: CopyPlan, frame: Frame, batch: Val, head: Val) -> None:
         keys = plan.keys if isinstance(plan.keys, int) and plan.keys < KEYS else KEYS
         frame.reads([plan.node.inputs[operand] for operand in dict(plan.wanted)])
         buffers = {
@@ -167,7 +167,7 @@ class Copier:
     def __init__(
         self,
         frame: Frame,
-        plan: Plan,
+        plan: CopyPlan,
         buffers: dict[tuple[int, str], Buffer],
         flags: Buffer | None,
         batch: Val,

@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms, butterflies: transforms of 2 to 23 complex numbers in registers,
+"""Kernels, Fourier transforms, butterflies: transforms of 2 to 23 complex numbers in registers,
 forward.
 
 A number is a pair of kernel values, real and imaginary part. Products are one multiplication and

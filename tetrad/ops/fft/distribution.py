@@ -11,15 +11,15 @@ from tetrad.core.sizes import ceil_div
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.ops.fft.butterfly import Pair
-from tetrad.ops.fft.io import Far, Held, Near
+from tetrad.ops.fft.io import FarLines, Held, NearLines
 from tetrad.ops.fft.plan import split
 from tetrad.ops.fft.stages import (
-    Job,
     Slots,
     Stage,
     Sweep,
     Transform,
-    Walk,
+    TransformJob,
+    TransformKernel,
     columns,
     flops_of,
     passes,
@@ -35,7 +35,7 @@ class Phase:
     name: str
     count: int
     flops: int  # of one line
-    body: Callable[[Walk, Val], None]
+    body: Callable[[TransformKernel, Val], None]
 
 
 def phases(stage: Stage) -> Iterator[Phase]:
@@ -48,7 +48,7 @@ def phases(stage: Stage) -> Iterator[Phase]:
     yield Phase("rows", a, flops, lambda walk, start: rows(walk, stage, start))
 
 
-def run(walk: Walk, stage: Stage) -> None:
+def run(walk: TransformKernel, stage: Stage) -> None:
     """A stage inside a kernel, block after block."""
     if isinstance(stage, Transform) and split(stage.n) is None:
         run_whole(walk, stage)
@@ -60,7 +60,7 @@ def run(walk: Walk, stage: Stage) -> None:
             walk.k.barrier()  # the next phase reads what all lanes have written
 
 
-def run_whole(walk: Walk, stage: Transform) -> None:
+def run_whole(walk: TransformKernel, stage: Transform) -> None:
     """A transform too short to be split, or without factors for it: every lane has a line."""
 
     def load(i: Val, off: int) -> Pair:
@@ -75,7 +75,7 @@ def run_whole(walk: Walk, stage: Transform) -> None:
 # -- a line in a lane ------------------------------------------------------------------------------
 
 
-def in_lanes(job: Job) -> Launch:
+def in_lanes(job: TransformJob) -> Launch:
     """Lines side by side, however they lie in memory."""
     if job.inner == 1:
         return by_rows(job)
@@ -86,9 +86,9 @@ def in_lanes(job: Job) -> Launch:
     )
 
 
-def by_rows(job: Job) -> Launch:
+def by_rows(job: TransformJob) -> Launch:
     """Line after line in memory: turned on the way in and out."""
-    walk = Walk(job, is_row=False)
+    walk = TransformKernel(job, is_row=False)
     first, lines = walk.k.group_id() * job.lanes, walk.frame.sizes.val(job.lines)
     fetched = Held(walk.frame, walk.view_source(), first, lines, job.taken, job.lanes)
     flushed = Held(walk.frame, walk.view_target(), first, lines, job.given, job.lanes)
@@ -100,15 +100,15 @@ def by_rows(job: Job) -> Launch:
     return walk.finish(ceil_div(job.lines, job.lanes), flops=job.flops)
 
 
-def by_columns(job: Job, inner: int) -> Launch:
+def by_columns(job: TransformJob, inner: int) -> Launch:
     """The axis is not the last: neighbouring lines are neighbours in memory."""
-    walk = Walk(job, is_row=False)
+    walk = TransformKernel(job, is_row=False)
     k, lanes, across = walk.k, job.lanes, -(-inner // job.lanes)
     outer, block = k.group_id() // across, k.group_id() % across
     column = block * lanes if inner % lanes == 0 else k.min(block * lanes, inner - lanes)
 
-    def end(buffer: Buffer, slot: Slot, count: int) -> Near:
-        return Near(
+    def end(buffer: Buffer, slot: Slot, count: int) -> NearLines:
+        return NearLines(
             walk.frame, buffer, outer * (inner * count) + column * job.width(slot), inner, lanes
         )
 
@@ -119,14 +119,14 @@ def by_columns(job: Job, inner: int) -> Launch:
     return walk.finish(job.outer * across, flops=job.flops)
 
 
-def by_lines(job: Job) -> Launch:
+def by_lines(job: TransformJob) -> Launch:
     """The axis is not the last, and those after it are short or of unknown size."""
-    walk = Walk(job, is_row=False)
+    walk = TransformKernel(job, is_row=False)
     sizes, first = walk.frame.sizes, walk.k.group_id() * job.lanes
     lines, inner = sizes.val(job.lines), sizes.val(job.inner)
 
-    def end(buffer: Buffer, slot: Slot, count: int) -> Far:
-        return Far(walk.frame, buffer, first, lines, inner, count, job.width(slot))
+    def end(buffer: Buffer, slot: Slot, count: int) -> FarLines:
+        return FarLines(walk.frame, buffer, first, lines, inner, count, job.width(slot))
 
     walk.make_source = lambda: end(walk.view_source(), job.source, job.taken)
     walk.make_target = lambda: end(walk.view_target(), job.target, job.given)
@@ -138,16 +138,16 @@ def by_lines(job: Job) -> Launch:
 # -- a line in a workgroup, or in many -------------------------------------------------------------
 
 
-def in_row(job: Job) -> Launch:
+def in_row(job: TransformJob) -> Launch:
     """A line in a workgroup."""
-    walk = Walk(job, is_row=True)
+    walk = TransformKernel(job, is_row=True)
     contiguous(walk, walk.k.group_id(), ahead=job.taken)
     for stage in job.stages:
         run(walk, stage)
     return walk.finish(job.lines, flops=job.flops)
 
 
-def in_launches(job: Job) -> list[Launch]:
+def in_launches(job: TransformJob) -> list[Launch]:
     """A long line by many workgroups: every phase of a stage is a launch."""
     slots = {
         name: (temporary(job, name, n), temporary(job, name, n)) for name, n in job.planes.items()
@@ -160,14 +160,14 @@ def in_launches(job: Job) -> list[Launch]:
     return launches
 
 
-def temporary(job: Job, name: str, count: int) -> Slot:
+def temporary(job: TransformJob, name: str, count: int) -> Slot:
     return job.memory.temp(name, job.dtype, job.lines, count)
 
 
-def launch_of(job: Job, phase: Phase, slots: Slots, written: frozenset[Slot]) -> Launch:
+def launch_of(job: TransformJob, phase: Phase, slots: Slots, written: frozenset[Slot]) -> Launch:
     """A workgroup for each block of each line. Memory that an earlier launch wrote keeps what is
     not written now."""
-    walk = Walk(job, f"_{phase.name}", is_row=True, slots=slots)
+    walk = TransformKernel(job, f"_{phase.name}", is_row=True, slots=slots)
     blocks = walk.blocks(phase.count)
     walk.line = walk.k.group_id() // blocks
     contiguous(walk, walk.line)
@@ -179,10 +179,12 @@ def launch_of(job: Job, phase: Phase, slots: Slots, written: frozenset[Slot]) ->
     )
 
 
-def contiguous(walk: Walk, line: Val, ahead: int = 0) -> None:
+def contiguous(walk: TransformKernel, line: Val, ahead: int = 0) -> None:
     """Operand and result lie in memory line by line; that far `ahead` will be read next."""
     job = walk.job
-    walk.make_source = lambda: Near(
+    walk.make_source = lambda: NearLines(
         walk.frame, walk.view_source(), line * job.taken, 1, job.lanes, ahead
     )
-    walk.make_target = lambda: Near(walk.frame, walk.view_target(), line * job.given, 1, job.lanes)
+    walk.make_target = lambda: NearLines(
+        walk.frame, walk.view_target(), line * job.given, 1, job.lanes
+    )

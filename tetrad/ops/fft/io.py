@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms, the ends: how a kernel reads its operand and writes its result,
+"""Kernels, Fourier transforms, the ends: how a kernel reads its operand and writes its result,
 position by position.
 
 An end of complex numbers gives `pair`s; one of reals gives `one` at a time, or `two` neighbours as
@@ -57,7 +57,7 @@ def exchange(lanes: int, width: int, start: int) -> tuple[int, ...]:
     return tuple((i & ~width) + start + (lanes if i & width else 0) for i in range(lanes))
 
 
-class Near:
+class NearLines:
     """Vectors lie in memory as they are: neighbours of one line (pitch 1), or neighbouring lines
     (pitch: how many)."""
 
@@ -191,7 +191,7 @@ class Held:
             yield self.k.min(tile * self.lanes, self.count - self.lanes)
 
 
-class Far:
+class FarLines:
     """Lines whose neighbours are few or of unknown number: every lane finds its own."""
 
     def __init__(

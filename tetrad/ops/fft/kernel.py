@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms: the ops as stages, each a transform of a smooth length or a sweep
+"""Kernels, Fourier transforms: the ops as stages, each a transform of a smooth length or a sweep
 over numbers.
 
 Stages are written once and run in three ways (`ops.fft.distribution`): short lines together, one in
@@ -41,7 +41,16 @@ from tetrad.ops.fft.plan import (
     roots,
     split,
 )
-from tetrad.ops.fft.stages import Job, Load, Stage, Store, Sweep, Transform, Walk, row_pitch
+from tetrad.ops.fft.stages import (
+    Load,
+    Stage,
+    Store,
+    Sweep,
+    Transform,
+    TransformJob,
+    TransformKernel,
+    row_pitch,
+)
 from tetrad.schedule.nodes import Launch, Slot
 
 # a line of complex numbers up to this size stays in the scratch of one workgroup
@@ -62,7 +71,7 @@ class Stages:
         self.stages: list[Stage] = []
         self.planes: dict[str, int] = {}
 
-    def sweep(self, count: int, body: Callable[[Walk, Val], None]) -> None:
+    def sweep(self, count: int, body: Callable[[TransformKernel, Val], None]) -> None:
         if count:
             self.stages.append(Sweep(count, body))
 
@@ -83,10 +92,10 @@ class Stages:
         spectrum = self.tables.add(("wave", n), lambda: chirp_spectrum(n, m))
         self.planes |= {"padded": m, "filtered": m}
 
-        def filtered(walk: Walk, i: Val, off: int, value: Pair) -> None:
+        def filtered(walk: TransformKernel, i: Val, off: int, value: Pair) -> None:
             walk.store("filtered", i, off, times(walk.k, value, walk.factor(spectrum, i, off)))
 
-        def back(walk: Walk, i: Val, off: int, value: Pair) -> None:
+        def back(walk: TransformKernel, i: Val, off: int, value: Pair) -> None:
             walk.store("padded", i, off, swapped(value))
 
         self.sweep(
@@ -107,10 +116,10 @@ def fft_stages(made: Stages) -> None:
     def turn(value: Pair) -> Pair:
         return swapped(value) if made.inverse else value
 
-    def load(walk: Walk, i: Val, off: int) -> Pair:
+    def load(walk: TransformKernel, i: Val, off: int) -> Pair:
         return turn(walk.source.pair(i, off))
 
-    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+    def store(walk: TransformKernel, i: Val, off: int, value: Pair) -> None:
         walk.target.put_pair(i, off, scaled(turn(value), made.scale))
 
     made.transform(made.n, load, store)
@@ -126,12 +135,12 @@ def rfft_stages(made: Stages) -> None:
     made.planes["whole"] = half + 1
     table = made.tables.add(("half", made.n), lambda: roots(made.n, np.arange(half // 2 + 1)))
 
-    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+    def store(walk: TransformKernel, i: Val, off: int, value: Pair) -> None:
         walk.store("whole", i, off, value)
         if off == 0:
             walk.close("whole", i, value, half)
 
-    def parted(walk: Walk, i: Val) -> None:
+    def parted(walk: TransformKernel, i: Val) -> None:
         """Even numbers have the sum of a frequency and its opposite, odd ones the difference."""
         here = walk.load("whole", i)
         there = conjugate(walk.backward(lambda at: walk.load("whole", at), half - i))
@@ -151,7 +160,7 @@ def rfft_stages(made: Stages) -> None:
 def rfft_of_odd(made: Stages) -> None:
     made.planes["whole"] = made.n
 
-    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+    def store(walk: TransformKernel, i: Val, off: int, value: Pair) -> None:
         walk.store("whole", i, off, value)
 
     made.transform(made.n, lambda walk, i, off: (walk.source.one(i, off), walk.zero), store)
@@ -170,7 +179,7 @@ def irfft_stages(made: Stages) -> None:
     made.planes["whole"] = half + 1  # the last is never read
     table = made.tables.add(("half", made.n), lambda: roots(made.n, np.arange(half // 2 + 1)))
 
-    def joined(walk: Walk, i: Val) -> None:
+    def joined(walk: TransformKernel, i: Val) -> None:
         here = without_first(walk, i, walk.source.pair(i))
         there = conjugate(without_first(walk, i, walk.backward(walk.source.pair, half - i)))
         even = plus(here, there)
@@ -179,7 +188,7 @@ def irfft_stages(made: Stages) -> None:
         last = conjugate(minus(even, odd))
         walk.put_backward(lambda at, value: walk.store("whole", at, 0, value), half - i, last)
 
-    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+    def store(walk: TransformKernel, i: Val, off: int, value: Pair) -> None:
         walk.target.put_two(i, off, scaled(swapped(value), made.scale))
 
     made.sweep(half // 2 + 1, joined)
@@ -190,11 +199,11 @@ def irfft_to_odd(made: Stages) -> None:
     n, half = made.n, made.n // 2
     made.planes["whole"] = n
 
-    def mirrored(walk: Walk, i: Val) -> None:
+    def mirrored(walk: TransformKernel, i: Val) -> None:
         opposite = conjugate(walk.source.pair(i, 1))
         walk.put_backward(lambda at, value: walk.store("whole", at, 0, value), n - 1 - i, opposite)
 
-    def store(walk: Walk, i: Val, off: int, value: Pair) -> None:
+    def store(walk: TransformKernel, i: Val, off: int, value: Pair) -> None:
         walk.target.put_one(i, off, scaled(swapped(value), made.scale)[0])
 
     made.sweep(
@@ -205,7 +214,7 @@ def irfft_to_odd(made: Stages) -> None:
     made.transform(n, lambda walk, i, off: swapped(walk.load("whole", i, off)), store)
 
 
-def without_first(walk: Walk, i: Val, value: Pair) -> Pair:
+def without_first(walk: TransformKernel, i: Val, value: Pair) -> Pair:
     """The first number of a spectrum, and the middle one, are real, whatever their imaginary parts
     say."""
     return value[0], walk.without_first(i, value[1])
@@ -231,14 +240,14 @@ def lower_fft(frame: Frame, group: Group) -> list[Launch]:
     return [in_row(job)] if longest * 2 * job.dtype.nbytes <= KEPT_BYTES else in_launches(job)
 
 
-def job_of(frame: Frame, group: Group, node: Node) -> Job:
+def job_of(frame: Frame, group: Group, node: Node) -> TransformJob:
     """What is to be done, whichever way it is done: the stages of the op, its tables, how lines lie
     in memory."""
     made = Stages(node)
     STAGES[node.op](made)
     operand, axis, memory = node.inputs[0], node.param("axis"), frame.memory
     table = made.tables.array()
-    return Job(
+    return TransformJob(
         group=group,
         memory=memory,
         dtype=made.dtype,

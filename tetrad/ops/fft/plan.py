@@ -1,4 +1,4 @@
-"""Lowering, Fourier transforms, the plan: a length in, radices and tables of roots of unity out.
+"""Kernels, Fourier transforms, the plan: a length in, radices and tables of roots of unity out.
 
 A length whose primes are small is a product of radices; from 256 on it is two factors of at least
 16 where it can be, columns first, then rows. Any other length is a convolution of a longer, smooth
@@ -149,7 +149,7 @@ def chirp_spectrum(n: int, m: int) -> Array:
 
 
 @record
-class Table:
+class ConstantTable:
     """Complex constants: where their real and imaginary parts start."""
 
     real: int
@@ -163,12 +163,12 @@ class Tables:
         self.dtype = dtype
         self.parts: list[Array] = []
         self.size = 0
-        self.known: dict[tuple[object, ...], Table] = {}
+        self.known: dict[tuple[object, ...], ConstantTable] = {}
 
-    def add(self, key: tuple[object, ...], make: Callable[[], Array]) -> Table:
+    def add(self, key: tuple[object, ...], make: Callable[[], Array]) -> ConstantTable:
         if key not in self.known:
             values = make()
-            self.known[key] = Table(self.place(values.real), self.place(values.imag))
+            self.known[key] = ConstantTable(self.place(values.real), self.place(values.imag))
         return self.known[key]
 
     def add_transform(self, n: int) -> None:

@@ -1,9 +1,10 @@
-"""Lowering, Fourier transforms, the walk: a transform of smooth length as loops of butterflies.
+"""Kernels, Fourier transforms, the walk: a transform of smooth length as loops of butterflies.
 
-A stage asks a `Walk` for numbers at a position of a line. Either a vector holds the numbers at one
-position of several lines (lanes), or several neighbours of one line (row). Blocks at the end of a
-line start earlier and compute some numbers again, with the same bits, so nothing needs a mask.
-Where operand and result lie is `ops.fft.io`, what belongs to one kernel `ops.fft.distribution`.
+A stage asks a `TransformKernel` for numbers at a position of a line. Either a vector holds the
+numbers at one position of several lines (lanes), or several neighbours of one line (row). Blocks at
+the end of a line start earlier and compute some numbers again, with the same bits, so nothing needs
+a mask. Where operand and result lie is `ops.fft.io`, what belongs to one kernel
+`ops.fft.distribution`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.ops.fft.butterfly import Pair, butterfly, times
 from tetrad.ops.fft.io import End, turned
-from tetrad.ops.fft.plan import Table, Tables, radices, split
+from tetrad.ops.fft.plan import ConstantTable, Tables, radices, split
 from tetrad.schedule.nodes import Launch, Slot
 
 # numbers between the rows of a split line: rows of a power of two would fall on the same lines of
@@ -30,8 +31,8 @@ PAD = 16
 
 Planes = tuple[Buffer, Buffer]  # real and imaginary parts
 Slots = Mapping[str, tuple[Slot, Slot]]  # the same as memory of a program
-Load = Callable[["Walk", Val, int], Pair]  # the number at position i + off
-Store = Callable[["Walk", Val, int, Pair], None]
+Load = Callable[["TransformKernel", Val, int], Pair]  # the number at position i + off
+Store = Callable[["TransformKernel", Val, int, Pair], None]
 
 
 @record(eq=False)
@@ -48,14 +49,14 @@ class Sweep:
     """Something done at `count` positions."""
 
     count: int
-    body: Callable[[Walk, Val], None]
+    body: Callable[[TransformKernel, Val], None]
 
 
 Stage = Transform | Sweep
 
 
 @record(eq=False)
-class Job:
+class TransformJob:
     """A transform op with all that its kernels need."""
 
     group: Group
@@ -96,11 +97,11 @@ def flops_of(stage: Stage) -> int:
     return 5 * stage.n * stage.n.bit_length() if isinstance(stage, Transform) else 2 * stage.count
 
 
-class Walk:
+class TransformKernel:
     """One kernel under construction. Buffers are declared when a stage first asks for them."""
 
     def __init__(
-        self, job: Job, suffix: str = "", *, is_row: bool, slots: Slots | None = None
+        self, job: TransformJob, suffix: str = "", *, is_row: bool, slots: Slots | None = None
     ) -> None:
         self.job, self.is_row, self.slots = job, is_row, slots
         self.frame = Frame(job.group.name + suffix, job.memory, job.lanes)
@@ -189,11 +190,11 @@ class Walk:
     def position(self, i: Val) -> Val:
         return i + self.lane if self.is_row else i
 
-    def factor(self, table: Table, i: Val, off: int = 0) -> Pair:
+    def factor(self, table: ConstantTable, i: Val, off: int = 0) -> Pair:
         """Constants, one for each position."""
         return self.constant(table, self.position(i), off)
 
-    def constant(self, table: Table, i: Val, off: int = 0) -> Pair:
+    def constant(self, table: ConstantTable, i: Val, off: int = 0) -> Pair:
         return self.k.load(self.table, i + (table.real + off)), self.k.load(
             self.table, i + (table.imag + off)
         )
@@ -256,7 +257,10 @@ class Walk:
 
 
 def passes(
-    walk: Walk, n: int, load: Callable[[Val, int], Pair], store: Callable[[Val, int, Pair], None]
+    walk: TransformKernel,
+    n: int,
+    load: Callable[[Val, int], Pair],
+    store: Callable[[Val, int, Pair], None],
 ) -> None:
     """A transform of length n in every lane, sorted as it goes (Stockham): one pass over the
     numbers for each radix.
@@ -284,7 +288,7 @@ def passes(
         rest, s = m, s * r
 
 
-def held(walk: Walk, which: int, n: int) -> Callable[[Val, int], Pair]:
+def held(walk: TransformKernel, which: int, n: int) -> Callable[[Val, int], Pair]:
     """Reads the numbers a pass left."""
 
     def read(i: Val, off: int) -> Pair:
@@ -295,14 +299,14 @@ def held(walk: Walk, which: int, n: int) -> Callable[[Val, int], Pair]:
     return read
 
 
-def put(walk: Walk, which: int, n: int, i: Val, off: int, value: Pair) -> None:
+def put(walk: TransformKernel, which: int, n: int, i: Val, off: int, value: Pair) -> None:
     real, imag = walk.work(which, n)
     at = i * walk.lanes + walk.lane + off * walk.lanes
     walk.k.store(real, at, value[0])
     walk.k.store(imag, at, value[1])
 
 
-def columns(walk: Walk, stage: Transform, start: Val) -> None:
+def columns(walk: TransformKernel, stage: Transform, start: Val) -> None:
     """A line seen as a matrix: transforms of columns, turned by their place, to memory of that
     name."""
     a, b = split(stage.n) or (stage.n, 1)
@@ -316,7 +320,7 @@ def columns(walk: Walk, stage: Transform, start: Val) -> None:
     passes(walk, a, lambda i, off: stage.load(walk, i * b + start, off * b), store)
 
 
-def rows(walk: Walk, stage: Transform, start: Val) -> None:
+def rows(walk: TransformKernel, stage: Transform, start: Val) -> None:
     """Then transforms of rows; the result goes down the columns."""
     a, b = split(stage.n) or (1, stage.n)
     name, pitch = f"split{stage.n}", row_pitch(walk.is_row, b)
@@ -336,7 +340,7 @@ def row_pitch(is_row: bool, b: int) -> int:
     return b + PAD if is_row else b
 
 
-def turn_rows(walk: Walk, name: str, start: Val, b: int) -> None:
+def turn_rows(walk: TransformKernel, name: str, start: Val, b: int) -> None:
     """As many rows as there are lanes, one into each lane."""
     pitch = row_pitch(True, b)
     with walk.each(b) as column:

@@ -1,4 +1,4 @@
-"""Lowering, small systems of equations: one system in each lane, so 16 of them advance together.
+"""Kernels, small systems of equations: one system in each lane, so 16 of them advance together.
 
 Receives the ops of `ops.linalg.systems` on matrices of at most `SMALL` rows; larger ones go to
 `ops.linalg.lapack_systems`. Matrices are turned on their way into scratch, so that neighbouring
@@ -33,7 +33,7 @@ Matrix = Callable[[int, int], Val]
 Explain = Callable[[str, int, tuple[int, ...], int], TetradError]
 
 
-class Lanes:
+class SystemLanes:
     """16 systems of a batch. `system` is the lane's own; a single one is worked on by scalars."""
 
     def __init__(self, frame: Frame, count: Size) -> None:
@@ -196,7 +196,7 @@ def lower_small_lu(frame: Frame, group: Group) -> Launch:
     """Step by step in scratch, the column that eliminates held in registers."""
     node, k = group.root, frame.k
     a, rows = node.inputs[0], known_rows(node.inputs[0])
-    lanes = Lanes(frame, product(a.type.shape[:-2]))
+    lanes = SystemLanes(frame, product(a.type.shape[:-2]))
     factors, pivots = (frame.output(slot) for slot in frame.memory.results(node))
     work = lanes.staged("work", a, rows * rows)
     with k.loop(rows) as step:
@@ -207,7 +207,7 @@ def lower_small_lu(frame: Frame, group: Group) -> Launch:
     return frame.finish(lanes.groups, group, flops=lanes.count * rows**3)
 
 
-def eliminate(lanes: Lanes, work: Buffer, rows: int, step: Val) -> Val:
+def eliminate(lanes: SystemLanes, work: Buffer, rows: int, step: Val) -> Val:
     """One step on the matrix in `work`: find the largest entry of row `step`, exchange its column
     with column `step`, divide the rest of the row by it, and take multiples of the column from the
     columns after. The column it was in."""
@@ -252,7 +252,7 @@ def lower_small_cholesky(frame: Frame, group: Group) -> Launch:
     """Column by column, everything in registers."""
     node, k = group.root, frame.k
     a, rows = node.inputs[0], known_rows(node.inputs[0])
-    lanes = Lanes(frame, product(a.type.shape[:-2]))
+    lanes = SystemLanes(frame, product(a.type.shape[:-2]))
     out = frame.output(frame.memory.slots[node])
     work = lanes.staged("work", a, rows * rows)
     lower: dict[tuple[int, int], Val] = {}
@@ -281,7 +281,7 @@ def lower_det(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     _, factors, pivots = node.inputs
     rows, real = factors.type.shape[-1], factors.type.dtype.real
-    lanes = Lanes(frame, product(factors.type.shape[:-2]))
+    lanes = SystemLanes(frame, product(factors.type.shape[:-2]))
     outs = [frame.view(slot, real, "write") for slot in frame.memory.results(node)]
     parts = 2 if factors.type.dtype.is_complex else 1
     known = (
@@ -290,7 +290,7 @@ def lower_det(frame: Frame, group: Group) -> Launch:
         else frame.reading.buffers.get(factors)
     )
     n, zero, one = frame.sizes.val(rows), k.const(0, real), k.const(1, real)
-    det, sign = Product(k, real, parts), Product(k, real, parts)
+    det, sign = PendingProduct(k, real, parts), PendingProduct(k, real, parts)
     size = k.local(0, real)
     with k.loop(n) as i:
         entry = diagonal_entry(lanes, factors, known, i, n, parts)
@@ -310,7 +310,7 @@ def lower_det(frame: Frame, group: Group) -> Launch:
 
 
 def diagonal_entry(
-    lanes: Lanes, node: Node, known: Buffer | None, i: Val, n: Val, parts: int
+    lanes: SystemLanes, node: Node, known: Buffer | None, i: Val, n: Val, parts: int
 ) -> Vector:
     k = lanes.k
     if known is None:
@@ -319,7 +319,7 @@ def diagonal_entry(
     return [k.load(known, begin + part) for part in range(parts)]
 
 
-class Product:
+class PendingProduct:
     """A product under way, of floats or of pairs of them."""
 
     def __init__(self, k: KernelBuilder, dtype: DType, parts: int) -> None:
@@ -368,7 +368,7 @@ class Solving:
     def by_systems(self) -> Launch:
         """What is read and written goes through scratch in loops: gathers in a row would be a lot
         of code."""
-        lanes, k = Lanes(self.frame, self.systems), self.k
+        lanes, k = SystemLanes(self.frame, self.systems), self.k
         held = lanes.staged("held", self.triangles, self.rows * self.rows)
         order = None if self.pivots is None else lanes.staged("order", self.pivots, self.rows)
         self.system = lanes.system
@@ -392,7 +392,7 @@ class Solving:
                 lanes.write(self.out, size, i * self.width + c, k.load(line, lanes.place(i)))
         return self.finish(lanes.groups)
 
-    def worked(self, lanes: Lanes, line: Buffer, bad: Val | None) -> None:
+    def worked(self, lanes: SystemLanes, line: Buffer, bad: Val | None) -> None:
         """One column in scratch, solved in registers."""
         x = [self.k.load(line, lanes.place(i)) for i in range(self.rows)]
         self.work(self, x)
@@ -404,7 +404,7 @@ class Solving:
         space = Space(k, frame.sizes, (self.systems, ceil_div(self.width, LANES)), k.group_id())
         self.system, lane = space.span(0, 1), k.index(0) if self.width == 1 else k.lane()
         pitch = frame.sizes.val(self.width)
-        column, one = space.span(1, 2) * LANES + lane, Lanes(frame, 1)
+        column, one = space.span(1, 2) * LANES + lane, SystemLanes(frame, 1)
         one.system = self.system
         self.entry = lambda i, j: one.read(self.triangles, self.rows * self.rows, i * self.rows + j)
         self.pivot = lambda i: one.read(self.pivots, self.rows, i)  # type: ignore[arg-type]
@@ -414,7 +414,7 @@ class Solving:
         )
         x = [self.right_side(begin + pitch * i) for i in range(self.rows)]
         self.work(self, x)
-        with Lanes.own(one) if self.width == 1 else frame.within(column, pitch, self.width):
+        with SystemLanes.own(one) if self.width == 1 else frame.within(column, pitch, self.width):
             begin = self.system * (pitch * self.rows) + column
             for i, value in enumerate(x):
                 k.store(self.out, begin + pitch * i, self.marked(bad, value))

@@ -1,4 +1,4 @@
-"""Lowering, products: what every matmul kernel shares. Operand indices, accumulation, the
+"""Kernels, products: what every matmul kernel shares. Operand indices, accumulation, the
 epilogue."""
 
 from __future__ import annotations

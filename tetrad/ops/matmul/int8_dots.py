@@ -35,7 +35,7 @@ class Codes(Protocol):
     def factor(self, side: int, sub: int) -> Val: ...
 
 
-class Rows:
+class Int8Rows:
     """Rows in 8 bits inside a kernel."""
 
     def __init__(self, frame: Frame, node: Node) -> None:
@@ -60,7 +60,7 @@ class Sums:
 
     def __init__(self, frame: Frame, x: Node, w: Node) -> None:
         self.k, machine = frame.k, frame.memory.machine
-        self.x, self.weight = Rows(frame, x), Weight(frame, w)
+        self.x, self.weight = Int8Rows(frame, x), Weight(frame, w)
         self.is_signed = self.weight.lanes.top > 128 and not machine.dots_mixed_bytes
 
     def run(self, group: Val, rows: list[Val], terms: int = 1) -> list[Val]:

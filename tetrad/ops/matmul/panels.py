@@ -1,4 +1,4 @@
-"""Lowering, low-bit products of many rows: codes put together once for all of them.
+"""Kernels, low-bit products of many rows: codes put together once for all of them.
 
 Sixteen rows of a weight are decoded into scratch, a panel of columns at a time: a byte a code,
 factors in f32. Tiles of rows of x then read what they need from there. Sums wait in scratch between

@@ -67,7 +67,7 @@ class MatmulSize:
 
 
 @record
-class Product:
+class ProductShape:
     """What a plan depends on: the types of the sides, the sizes, and how the sides lie."""
 
     left: DType
@@ -110,18 +110,18 @@ def size_of(node: Node) -> MatmulSize:
     return MatmulSize(tuple(batch), m, n, node.inputs[0].type.shape[-1])
 
 
-def product_of(node: Node, inputs: Collection[Node]) -> Product:
+def product_of(node: Node, inputs: Collection[Node]) -> ProductShape:
     """Of a node of `matmul` whose group reads these from memory."""
     a, b = node.inputs
     in_memory = a in inputs and splat_value(a) is None
     is_constant = b.op.name == "constant"
-    return Product(
+    return ProductShape(
         a.type.dtype, b.type.dtype, size_of(node), **dict(node.params), left_in_memory=in_memory,
         right_constant=is_constant, right_along_k=runs_along_k(b),
     )  # fmt: skip
 
 
-def plan_matmul(given: Product, machine: Machine) -> MatmulPlan:
+def plan_matmul(given: ProductShape, machine: Machine) -> MatmulPlan:
     """The types choose the generator, sizes and machine the rest."""
     if not given.transposed:
         return (
@@ -149,7 +149,7 @@ def plan_weight_rows(machine: Machine) -> MatmulPlan:
     )
 
 
-def plan_int8(given: Product, machine: Machine) -> MatmulPlan:
+def plan_int8(given: ProductShape, machine: Machine) -> MatmulPlan:
     tile = RegisterTile(max(machine.lowbit_tokens // given.terms, 1), 1)
     if given.terms > 1 or not takes_panels(given, machine):
         return MatmulPlan("int8_rows", tile)
@@ -158,7 +158,7 @@ def plan_int8(given: Product, machine: Machine) -> MatmulPlan:
     return MatmulPlan("panels", tile, rows=PANEL_ROWS, depth=depth)
 
 
-def takes_panels(given: Product, machine: Machine) -> bool:
+def takes_panels(given: ProductShape, machine: Machine) -> bool:
     """With one plane, one factor and no code book, putting codes together costs no more than
     reading them back; a tile of eight rows and more pays for it by itself."""
     rows, lanes = given.size.m, lanes_of(given.right)
@@ -170,14 +170,14 @@ def takes_panels(given: Product, machine: Machine) -> bool:
 # -- few rows --------------------------------------------------------------------------------------
 
 
-def has_few_rows(given: Product) -> bool:
+def has_few_rows(given: ProductShape) -> bool:
     """Few rows, and a right side that lies in memory row by row."""
     rows = given.size.m
     is_few = isinstance(rows, int) and rows <= MOST_ROWS
     return is_few and not given.right_constant and not given.right_along_k
 
 
-def plan_few_rows(given: Product, threads: int) -> MatmulPlan:
+def plan_few_rows(given: ProductShape, threads: int) -> MatmulPlan:
     """Runs of columns as long as leaves work for every thread."""
     size = given.size
     chunks = ceil_div(size.k, CHUNK)
@@ -194,7 +194,7 @@ def plan_few_rows(given: Product, threads: int) -> MatmulPlan:
 # -- tiles -----------------------------------------------------------------------------------------
 
 
-def plan_tiles(given: Product, machine: Machine) -> MatmulPlan:
+def plan_tiles(given: ProductShape, machine: Machine) -> MatmulPlan:
     size, dtype = given.size, accumulator(given.left)
     tile = choose_tile(machine, dtype, size.m, size.n)
     is_small = prod(size.known()) < SMALL and min(size.known()[2:]) < NARROW
@@ -216,7 +216,7 @@ def choose_depth(plan: MatmulPlan, k: Size, dtype: DType, machine: Machine, is_s
     return max(LANES, 1 << (k - 1).bit_length()) if isinstance(k, int) and 0 < k < depth else depth
 
 
-def is_worth_staging(given: Product, dtype: DType, tile: RegisterTile) -> bool:
+def is_worth_staging(given: ProductShape, dtype: DType, tile: RegisterTile) -> bool:
     """Do enough columns follow to pay for copying rows, and are the rows not as good where they
     lie?"""
     n, k = given.size.n, given.size.k

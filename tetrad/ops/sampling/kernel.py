@@ -1,4 +1,4 @@
-"""Lowering, choosing tokens: one workgroup a row of logits, lanes along the vocabulary.
+"""Kernels, choosing tokens: one workgroup a row of logits, lanes along the vocabulary.
 
 Nothing is sorted. Filters keep a row's largest, so each is a threshold: it is found bit by bit, by
 counting (top_k) or adding up (top_p) what lies above. First a bound is found from the maxima of
@@ -33,7 +33,7 @@ from tetrad.ops.sampling.op import (
     sample,
     top_tokens,
 )
-from tetrad.ops.sampling.row import INF, LOWEST, NONE, STRETCH, EditedRow, Row, threshold
+from tetrad.ops.sampling.row import INF, LOWEST, NONE, STRETCH, EditedRow, LogitRow, threshold
 from tetrad.schedule.nodes import Launch
 
 ONE = 0x3F800000  # bits of 1.0
@@ -420,7 +420,7 @@ class Draw:
 def lower_top_tokens(frame: Frame, group: Group) -> Launch:
     """One sweep over the row for each token wanted: the largest of those that come after the one
     before."""
-    node, row = group.root, Row(frame, group.root)
+    node, row = group.root, LogitRow(frame, group.root)
     k, count = frame.k, node.param("count")
     out = frame.output(frame.memory.slots[node])
     value, token, is_nan = k.local(INF, f32), k.local(-1, i32), k.local(False, bool_)

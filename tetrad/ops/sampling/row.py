@@ -1,4 +1,4 @@
-"""Lowering, choosing tokens, the row: logits in scratch, edited as the settings of their request
+"""Kernels, choosing tokens, the row: logits in scratch, edited as the settings of their request
 say.
 
 Receives the operands of `sample`; what is left is drawn from by `ops.sampling.kernel`. Bias, mask
@@ -44,7 +44,7 @@ SIGN = 0x80000000
 NONE = 0x7FFFFFFF
 
 
-class Row:
+class LogitRow:
     """What both ops that choose tokens begin with: where a row of logits lies, and how trouble is
     told."""
 
@@ -63,7 +63,7 @@ class Row:
         self.k.trap(bad, code, value)
 
 
-class EditedRow(Row):
+class EditedRow(LogitRow):
     """A row of `sample`. `area` holds its edited logits, padded, and behind them the maxima."""
 
     def __init__(self, frame: Frame, node: Node) -> None:

@@ -1,4 +1,4 @@
-"""Lowering, sorting: rows put in order by integer keys that count as their elements do.
+"""Kernels, sorting: rows put in order by integer keys that count as their elements do.
 
     short rows    a row a lane, in a sorting network; the position makes every key different, so it
                   is stable
@@ -119,7 +119,7 @@ def least(dtype: DType) -> int:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-class Rows:
+class SortedRows:
     """What all ways of sorting share: the operand, its rows, keys of its elements."""
 
     def __init__(self, frame: Frame, group: Group, descending: bool) -> None:
@@ -150,7 +150,7 @@ class Rows:
 @sort.kernel
 def lower_sort(frame: Frame, group: Group) -> Launch:
     rows, out = (
-        Rows(frame, group, group.root.param("descending")),
+        SortedRows(frame, group, group.root.param("descending")),
         frame.output(frame.memory.slots[group.root]),
     )
     if is_short(rows, SHORT_VALUES[is_wide(rows.dtype)]):
@@ -162,7 +162,7 @@ def lower_sort(frame: Frame, group: Group) -> Launch:
 @argsort.kernel
 def lower_argsort(frame: Frame, group: Group) -> Launch:
     rows, out = (
-        Rows(frame, group, group.root.param("descending")),
+        SortedRows(frame, group, group.root.param("descending")),
         frame.output(frame.memory.slots[group.root]),
     )
     k = frame.k
@@ -178,7 +178,7 @@ def lower_argsort(frame: Frame, group: Group) -> Launch:
 @topk.kernel
 def lower_topk(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
-    rows, count = Rows(frame, group, node.param("largest")), int(node.param("k"))
+    rows, count = SortedRows(frame, group, node.param("largest")), int(node.param("k"))
     values, places = (frame.output(slot) for slot in frame.memory.results(node))
 
     def put(row: Val, where: Val, place: Val) -> None:
@@ -200,7 +200,7 @@ def lower_topk(frame: Frame, group: Group) -> Launch:
 Put = Callable[[Val, Val, Val], None]  # row, position in the result, position in the operand
 
 
-def is_short(rows: Rows, most: int = SHORT) -> bool:
+def is_short(rows: SortedRows, most: int = SHORT) -> bool:
     """Is a network quicker than digits? Few rows leave most lanes of one without work."""
     if not isinstance(rows.size, int):
         return False
@@ -215,7 +215,7 @@ def is_short(rows: Rows, most: int = SHORT) -> bool:
 Item = tuple[Val, ...]
 
 
-def sort_short(rows: Rows, group: Group, count: int, put: Put) -> Launch:
+def sort_short(rows: SortedRows, group: Group, count: int, put: Put) -> Launch:
     """A row a lane: keys with their positions go through a network."""
     k, total = rows.k, rows.rows
     row, items = (
@@ -230,7 +230,7 @@ def sort_short(rows: Rows, group: Group, count: int, put: Put) -> Launch:
     return rows.frame.finish(ceil_div(total, LANES), group, flops=total * items.padded * 8)
 
 
-def sort_short_values(rows: Rows, group: Group, out: Buffer) -> Launch:
+def sort_short_values(rows: SortedRows, group: Group, out: Buffer) -> Launch:
     """The same with keys alone; elements are made from them again."""
     k, total = rows.k, rows.rows
     row, items = (
@@ -254,7 +254,7 @@ class Zeros:
     """Zeros of both signs are equal, but their keys are not: where a row has both, they are written
     once more, in the order they came in."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: SortedRows) -> None:
         self.rows, self.k, self.are_floats = rows, rows.k, rows.dtype.is_float
         self.signs = [rows.k.local(False, bool_) for _ in range(2)]
 
@@ -285,7 +285,7 @@ class Items:
     it is not for the shortest rows only or for blocks: all of it unrolled would take seconds to
     compile."""
 
-    def __init__(self, rows: Rows, kinds: tuple[DType, ...]) -> None:
+    def __init__(self, rows: SortedRows, kinds: tuple[DType, ...]) -> None:
         self.k, self.size = rows.k, plain(rows.size)
         self.block, most = (8, 16) if len(kinds) == 1 else (4, 8)
         self.is_small = self.size <= most
@@ -405,7 +405,7 @@ def exchanged(k: KernelBuilder, a: Item, b: Item) -> tuple[Item, Item]:
 # -- few of a long row -----------------------------------------------------------------------------
 
 
-def find_few(rows: Rows, group: Group, count: int, put: Put) -> Launch:
+def find_few(rows: SortedRows, group: Group, count: int, put: Put) -> Launch:
     """One sweep for each: the least key, at its first position, of those that come after the one
     before."""
     k, row = rows.k, rows.k.group_id()
@@ -436,11 +436,11 @@ def find_few(rows: Rows, group: Group, count: int, put: Put) -> Launch:
     return rows.frame.finish(rows.rows, group, flops=rows.rows * rows.size * 6 * count)
 
 
-def key_scratch(rows: Rows, stem: str = "keys") -> Buffer:
+def key_scratch(rows: SortedRows, stem: str = "keys") -> Buffer:
     return rows.frame.scratch(stem, i64 if is_wide(rows.dtype) else u32, rows.size)
 
 
-def fill_keys(rows: Rows, row: Val, keys: Buffer, zeros: Zeros | None = None) -> None:
+def fill_keys(rows: SortedRows, row: Val, keys: Buffer, zeros: Zeros | None = None) -> None:
     """The keys of a row; those of zeros are all equal, unless somebody sees to them."""
     k = rows.k
     with (
@@ -480,7 +480,7 @@ class RadixSort:
     one count of all.
     """
 
-    def __init__(self, rows: Rows, group: Group, width: int = DIGIT) -> None:
+    def __init__(self, rows: SortedRows, group: Group, width: int = DIGIT) -> None:
         self.rows, self.k, self.group, self.row, self.width = (
             rows,
             rows.k,

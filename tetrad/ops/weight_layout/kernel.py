@@ -35,7 +35,7 @@ def lower_interleave(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     lanes = LAYOUTS[node.param("format")]
     blocks = k.cast(frame.reading.wide(node.inputs[4], ()), index)
-    source, result = Source(frame, node, lanes, blocks), Result(frame, node, lanes, blocks)
+    source, result = BlockRows(frame, node, lanes, blocks), Result(frame, node, lanes, blocks)
     with k.loop(blocks) as b:
         source.begin_block(b)
         result.begin_super(b)
@@ -50,7 +50,7 @@ def lower_interleave(frame: Frame, group: Group) -> Launch:
     return frame.finish(groups, group, flops=groups * WORK, updates=updates)
 
 
-class Source:
+class BlockRows:
     """Rows as the file has them: reads at a byte of the current block, one row a lane.
 
     Blocks begin at multiples of 4 bytes, of 2 or of 1, so they are read in such units. Blocks of
@@ -182,7 +182,7 @@ class Result:
         self.at += LANES * size
 
 
-def copy_factors(source: Source, result: Result) -> None:
+def copy_factors(source: BlockRows, result: Result) -> None:
     """The factors in front of a super-block; that of the mins is negated."""
     kind = UNITS[source.lanes.factor_bytes]
     for i, factor in enumerate(source.lanes.factors):
@@ -190,14 +190,14 @@ def copy_factors(source: Source, result: Result) -> None:
         result.store(kind, found ^ (1 << kind.bits - 1) if i else found)
 
 
-def copy_rest(source: Source, result: Result) -> None:
+def copy_rest(source: BlockRows, result: Result) -> None:
     """What nobody reads, as it is."""
     start, size = source.lanes.format.rest
     for at in range(start, start + size, REST):
         result.store(UNITS[REST], source.part(at, UNITS[REST]))
 
 
-def copy_codes(source: Source, result: Result, block: int) -> None:
+def copy_codes(source: BlockRows, result: Result, block: int) -> None:
     lanes = source.lanes
     for which, bits in enumerate(lanes.bits):
         plane = next(
@@ -207,7 +207,7 @@ def copy_codes(source: Source, result: Result, block: int) -> None:
             result.store(u32, plane_word(source, plane, block, j))
 
 
-def plane_word(source: Source, plane: Plane, block: int, j: int) -> Val:
+def plane_word(source: BlockRows, plane: Plane, block: int, j: int) -> Val:
     """Word j of a plane: in each byte, from the lowest bits up, the codes of the words j, j + bits,
     j + 2 bits, ..."""
     k, bits = source.k, plane.bits
@@ -220,7 +220,7 @@ def plane_word(source: Source, plane: Plane, block: int, j: int) -> Val:
     return total
 
 
-def copy_scales(source: Source, result: Result, block: int) -> None:
+def copy_scales(source: BlockRows, result: Result, block: int) -> None:
     """The scales of a block's sub-blocks, then their mins."""
     lanes = source.lanes
     if lanes.format.levels is not None:
@@ -235,7 +235,7 @@ def copy_scales(source: Source, result: Result, block: int) -> None:
             result.store(kind, source.part(factor.start, kind))
 
 
-def level(source: Source, levels: Levels | SixBitPairs, which: int) -> Val:
+def level(source: BlockRows, levels: Levels | SixBitPairs, which: int) -> Val:
     """One of the small integers, its low byte."""
     if isinstance(levels, SixBitPairs):
         return six_bits(source, levels.start, *divmod(which, source.lanes.format.sub_blocks))
@@ -243,7 +243,7 @@ def level(source: Source, levels: Levels | SixBitPairs, which: int) -> Val:
     return found - levels.offset if levels.offset else found
 
 
-def plane_part(source: Source, plane: Plane, element: int) -> Val:
+def plane_part(source: BlockRows, plane: Plane, element: int) -> Val:
     """The bits of one element of a plane, where they stand in it."""
     run, inside = divmod(element, plane.run * (8 // plane.bits))
     found = source.part(plane.start + run * plane.run + inside % plane.run, u8)
@@ -253,7 +253,7 @@ def plane_part(source: Source, plane: Plane, element: int) -> Val:
     return found << plane.shift if plane.shift else found
 
 
-def six_bits(source: Source, start: int, side: int, sub: int) -> Val:
+def six_bits(source: BlockRows, start: int, side: int, sub: int) -> Val:
     """Scale or min of a sub-block out of the twelve bytes that `quant.fields.SixBitPairs`
     describes."""
     word = source.word(start + 4 * side)

@@ -1,4 +1,4 @@
-"""The CPU back end, processors: the table. A name or the running machine in, a `Target` out.
+"""CPU back end, processors: the table. A name or the running machine in, a `Target` out.
 
 A family of processors is one file beside this one; here is what it must be entered in, and nothing
 else.

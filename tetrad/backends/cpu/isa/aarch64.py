@@ -1,4 +1,4 @@
-"""Code generation, targets: AArch64 at three levels, its byte dot products, extremes, object files
+"""CPU back end, processors: AArch64 at three levels, its byte dot products, extremes, object files
 and waiting.
 
 Levels: every processor (Armv8.0: NEON, conversions of half precision); with dot products of bytes

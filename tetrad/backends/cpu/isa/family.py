@@ -1,4 +1,4 @@
-"""The CPU back end, processors: what a family of processors must say of itself beside its
+"""CPU back end, processors: what a family of processors must say of itself beside its
 instructions. One file for each; `isa` has the table.
 
 Receives nothing; a `Family` is data and a few small functions: which level runs here, how object

@@ -1,4 +1,4 @@
-"""Code generation, targets: x86-64 at five levels, its byte dot products, extremes, object files
+"""CPU back end, processors: x86-64 at five levels, its byte dot products, extremes, object files
 and waiting.
 
 Levels follow the x86-64 psABI: baseline (SSE2), v3 (AVX2, FMA, F16C), v4 (AVX-512 F/BW/CD/DQ/VL).

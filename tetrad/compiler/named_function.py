@@ -67,7 +67,7 @@ class Found:
     outputs: Types
 
 
-class Source:
+class FunctionSource:
     """A function, and how `jit` compiles it. Programs that want to know more of themselves ask it:
     it holds none."""
 
@@ -80,7 +80,7 @@ class Source:
     def jitted(self) -> Jitted:
         """The function as `td.jit` has it."""
         dims = tuple(self.marks.get(i) for i in range(max(self.marks, default=-1) + 1))
-        jit = lazy.module("tetrad.compiler.native_jit").jit
+        jit = lazy.module("tetrad.compiler.jit").jit
         made: Jitted = jit(self.function, donate_argnums=self.donated, dims=dims or None)
         return made
 
@@ -94,7 +94,7 @@ class Source:
         return compile_fully(program.graph, program.donated)
 
 
-class Known:
+class NamedFunction:
     """A function to be compiled, whose graph follows from its `name`, the `arrays` it closes over,
     the types of its arguments and the source of the package. Of arrays above 4 KiB it may not look
     at the content while it is traced."""
@@ -110,7 +110,7 @@ class Known:
     ) -> None:
         self.name, self.arrays = name, arrays  # name: None if there is none that says all
         self.donated, self.marks = donated, dims or {}
-        self.source = Source(function, donated, self.marks)
+        self.source = FunctionSource(function, donated, self.marks)
         self.found: dict[Types, Found | None] = {}
         self.noted: set[Types] = set()
         self.quick: dict[tuple[int, ...], Sized] = {}  # by the ids of the arguments' types

@@ -15,8 +15,8 @@ from tests.compiler.caches import empty_cache
 from tetrad.backends.cpu import code_cache as objects
 from tetrad.backends.cpu.cache import ObjectCache
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler import known
-from tetrad.compiler.known import Known, Sized
+from tetrad.compiler import named_function as known
+from tetrad.compiler.named_function import NamedFunction, Sized
 from tetrad.core.errors import BoundsError
 from tetrad.tracing.array import Array
 
@@ -45,9 +45,9 @@ class Layer:
         scale, shift, small = self.weights
         return td.take(x, tokens, axis=0)[:, None, None] * scale + shift, x + small
 
-    def known(self, **settings: Any) -> Known:
+    def known(self, **settings: Any) -> NamedFunction:
         settings = {"dims": {0: ROWS[0], 1: {0: td.Dim("tokens", max=50)}}, **settings}
-        return Known(self.step, lambda: self.named, lambda: self.weights, **settings)
+        return NamedFunction(self.step, lambda: self.named, lambda: self.weights, **settings)
 
 
 def layer(**settings: Any) -> Layer:
@@ -66,7 +66,7 @@ def given(rows: int = 7, tokens: int = 3) -> tuple[np.ndarray, np.ndarray]:
     return np.linspace(-1, 1, rows).astype(np.float32), np.arange(tokens, dtype=np.int32) % rows
 
 
-def results(function: Known, *arguments: np.ndarray) -> list[bytes]:
+def results(function: NamedFunction, *arguments: np.ndarray) -> list[bytes]:
     arguments = arguments or given()
     return run(function.sized(*map(array, arguments)), *arguments)
 
@@ -223,14 +223,14 @@ def test_a_note_about_a_lost_program_is_ignored(tmp_path: Path) -> None:
 def test_a_function_without_a_name_is_traced() -> None:
     for _ in range(2):
         made = layer()
-        results(Known(made.step, lambda: None, lambda made=made: made.weights))
+        results(NamedFunction(made.step, lambda: None, lambda made=made: made.weights))
         assert made.traced == 1
 
 
 def test_a_constant_the_function_did_not_tell_of_is_traced() -> None:
     for _ in range(2):
         made = layer()
-        results(Known(made.step, lambda: "layer", lambda made=made: made.weights[:1]))
+        results(NamedFunction(made.step, lambda: "layer", lambda made=made: made.weights[:1]))
         assert made.traced == 1
 
 
@@ -247,7 +247,7 @@ def test_one_array_used_twice_is_one_constant() -> None:
         made = Layer(LARGE[0], LARGE[1], SMALL[:1])
         made.weights[1] = made.weights[0]
         told = [made.weights[0], made.weights[2]]
-        results(Known(made.step, lambda: "tied", lambda told=told: told))
+        results(NamedFunction(made.step, lambda: "tied", lambda told=told: told))
         assert made.traced == times
 
 
@@ -265,7 +265,7 @@ def test_a_trap_names_the_line_of_the_function() -> None:
     results(layer().known())
     made = layer()
     x, tokens = given()
-    with pytest.raises(BoundsError, match=r"(?s)index 7 .*test_known\.py"):
+    with pytest.raises(BoundsError, match=r"(?s)index 7 .*test_named_function\.py"):
         results(made.known(), x, tokens + 7)
     assert made.traced == 1  # to explain it
 
@@ -281,6 +281,6 @@ def test_donated_memory_becomes_a_result() -> None:
     y = np.arange(40, dtype=np.float32)
     for _ in range(2):
         x = y.copy()
-        function = Known(lambda x, y: x + y, lambda: "add", donated=(0,))
+        function = NamedFunction(lambda x, y: x + y, lambda: "add", donated=(0,))
         assert results(function, x, y) == [(2 * y).tobytes()] and x.tobytes() == (2 * y).tobytes()
     assert None not in function.found.values()
