@@ -79,7 +79,7 @@ def show(
         console.print(str(story.graph))
     heading(console, f"kernels: {len(story.kernels)}")
     console.print("\n".join(kernel_table(story)))
-    sizes = [f"{k.name}: {len(str(k.launch.program).splitlines())} lines" for k in story.kernels]
+    sizes = [f"{k.name}: {len(k.text.splitlines())} lines" for k in story.kernels]
     arena = (
         f"{bytes_text(story.arena_bytes)} arena; {bytes_text(story.intermediate_bytes)} if "
         "nothing were shared"

@@ -22,7 +22,6 @@ import tetrad as td
 from tests.compiled import run
 from tests.replay.programs import SPECIAL, TRANSFORMED
 from tests.test_conformance import OPS, drawn, graph_of
-from tetrad.compiler.dispatch import calls_out
 from tetrad.compiler.driver import compile_graph
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
@@ -31,7 +30,7 @@ from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import quantize_rows
 from tetrad.passes.inline_custom import inline_custom
 from tetrad.quant.lanes import LANES
-from tetrad.schedule.nodes import programs_of
+from tetrad.schedule.nodes import HostCall, innermost_first
 
 S = td.Spec
 KEY = S((2,), td.uint32)
@@ -182,7 +181,8 @@ def line(example: Example) -> str:
     graph, arrays = example.make()
     compiled = compile_graph(graph)
     asked = digest(arrays)
-    if any(calls_out(program.body) for program in programs_of(compiled.schedule)):
+    parts = innermost_first(compiled.schedule)
+    if any(isinstance(step, HostCall) for part in parts for step in part.steps):
         return f"{example.name} | {asked} | by LAPACK"
     return f"{example.name} | {asked} | {digest(run(compiled, arrays, threads=THREADS))}"
 

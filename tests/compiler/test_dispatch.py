@@ -477,15 +477,6 @@ def test_the_evaluator_is_strict_where_dispatch_is_lenient() -> None:
         evaluate(k.finish(), {"x": np.zeros(2, np.float32), "y": np.zeros(4, np.float32)}, {})
 
 
-def test_code_of_other_libraries_is_out_of_reach() -> None:
-    k = KernelBuilder("calls", workgroup=1)
-    k.buffer("y", u8, "write", count=1)
-    with k.loop(1):
-        k.foreign(k.arg("where"), "")
-    with pytest.raises(Rejected, match="may not call code of other libraries"):
-        td.dispatch(k.finish(), [], args={"where": 4096})
-
-
 def test_what_is_no_program_is_refused() -> None:
     with pytest.raises(Rejected, match=r"(?s)expected a program, got a str.*td\.kernel\.parse"):
         td.dispatch("kernel", [])  # type: ignore[arg-type]

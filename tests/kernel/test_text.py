@@ -58,7 +58,6 @@ body:
   %20: u32 = lookup(%19, [0, 1, 2, 3, 4, 6, 8, 12, 0, 255, 254, 253, 252, 250, 248, 244])
   barrier()
   prefetch(y, %0)
-  foreign(%0, "Nim", [%0], [y], [%0])
   %21: f32 = get(%7)
   %22: f32 = broadcast(%21)
   %23: index = id("group", 1)

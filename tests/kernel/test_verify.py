@@ -130,29 +130,6 @@ def test_workgroup_memory_beyond_the_machine() -> None:
         verify(program, 4831, {"seq": 8})
 
 
-def foreign(form: str, number: DType = index, access: str = "workgroup") -> n.Program:
-    """A call with one number and one buffer."""
-    s, where, value = (
-        n.Buffer("s", f32, access, 4),
-        n.Const(index, 0),
-        n.Const(number, 0 if number is index else 0.0),
-    )
-    return n.Program(
-        "p", (s,), (), (4, 1, 1), (where, value, n.Foreign(where, form, (value,), (s,), (where,)))
-    )
-
-
-def foreign_number(varies: bool) -> n.Program:
-    where, lane = n.Const(index, 0), n.Id(index, "local", 0)
-    return n.Program(
-        "p",
-        (),
-        (),
-        (4, 1, 1),
-        (where, lane, n.Foreign(where, "i", (lane if varies else where,), (), ())),
-    )
-
-
 I4 = DType("i4", "int4", "i", 4, storage_only=True)
 
 CASES: list[tuple[str, n.Program, n.Program]] = [
@@ -197,10 +174,6 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
         with_buffers(n.Buffer("s", i8, "read", MAX_ELEMENTS)),
     ),
     ("K023", with_buffers(n.Buffer("s", I4)), with_buffers(n.Buffer("s", bool_))),
-    ("K010", foreign("Nmm"), foreign("Nim")),
-    ("K012", foreign("im", f32), foreign("im")),
-    ("K021", foreign("im", access="write"), foreign("im", access="readwrite")),
-    ("V010", foreign_number(True), foreign_number(False)),
     ("V018", nested(MAX_NESTING + 1), nested(MAX_NESTING)),
     ("V018", nested(5000), nested(1)),
     (

@@ -43,7 +43,6 @@ PROCESSORS = ("x86-64-v3", "x86-64-v4-vnni")
 THREADS = 2
 SIZES = (1, 7)  # of every Dim, in turn: formulas are compared by what they give
 FIRST_CONSTANT, FIRST_KERNEL = 1 << 44, 1 << 40
-FIRST_ROUTINE = 1 << 45  # numbers from here on are addresses in this process
 
 Labels = dict[int, str]  # what stands for a number that means a place
 
@@ -114,10 +113,7 @@ def entry_lines(entry: Entry, labels: Labels, indent: str) -> Iterator[str]:
     match entry:
         case KernelEntry():
             words = " ".join(word_text(word, labels) for word in entry.words)
-            how = (
-                f"{entry.groups} {entry.slice} "
-                f"{entry.serial:d}{entry.barrier:d}{entry.calls_out:d}{entry.shared:d}"
-            )
+            how = f"{entry.groups} {entry.slice} {entry.serial:d}{entry.barrier:d}{entry.shared:d}"
             yield f"{indent}kernel {labels[entry.function]} [{how}] {words}"
         case CallEntry():
             yield f"{indent}call {' '.join(word_text(word, labels) for word in entry.bases)}"
@@ -138,14 +134,17 @@ def entry_lines(entry: Entry, labels: Labels, indent: str) -> Iterator[str]:
             for table in entry.tables:
                 yield from lines_of(table, labels, indent)
         case _:
-            yield f"{indent}foreign {len(entry.words)}"
+            given = [
+                f"{how}:{word_text(word, labels)}:{moves}" for how, word, *moves in entry.arguments
+            ]
+            yield f"{indent}host {entry.name} {entry.calls} {entry.blocks} {' '.join(given)}"
 
 
 def word_text(word: Word, labels: Labels) -> str:
     """A number, a place relative to a base, or what lies at a made-up address."""
     if word.base >= 0:
         return f"{word.base}:{word.value}"
-    return "routine" if word.value >= FIRST_ROUTINE else labels.get(word.value, str(word.value))
+    return labels.get(word.value, str(word.value))
 
 
 def digest(data: bytes) -> str:

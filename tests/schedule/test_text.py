@@ -20,7 +20,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
-from tetrad.schedule.nodes import Launch, Schedule, Slot
+from tetrad.schedule.nodes import HostCall, HostMemory, HostRoom, Launch, Schedule, Slot
 from tetrad.schedule.text import kernels, literals, parse, parse_program, to_text
 
 PROGRAMS = {**TRANSFORMED, **SPECIAL}  # `tests.compiled` asks the same of every conformance case
@@ -80,6 +80,43 @@ def test_what_is_read_is_what_is_written() -> None:
     assert to_text(schedule) == TEXT
 
 
+HOST = """\
+dim seq max=4096
+schedule f(%0):
+  %0: f32[seq,4,4] input 0 in0
+  %1: f32[seq,4,4] output 0 out0
+  host trsm form=Rimm numbers=4*seq memory=%1:write:3:16:2,room:8*seq systems=seq split=0:64 flops=9
+  return %1
+"""
+
+
+def test_a_host_call_is_read_back() -> None:
+    schedule = parse(HOST)
+    (call,) = schedule.steps
+    assert isinstance(call, HostCall) and to_text(schedule) == HOST
+    (y,) = schedule.outputs
+    assert call.memory == (HostMemory(y, "write", 3, 16, 2), HostRoom(8 * seq))
+    assert (call.routine, call.form, call.numbers) == ("trsm", "Rimm", (4 * seq,))
+    assert call.calls == seq * ceil_div(4 * seq, 64)
+    assert call.writes == {y} and not call.reads and not call.updates
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (":16:2", ":16"),
+        ("%1:write", "%7:write"),
+        ("room:8*seq", "room:8:8"),
+        ("split=0:64", "split=64"),
+        ("systems=seq ", ""),
+        ("flops=", "flips="),
+    ],
+)
+def test_a_host_call_that_is_none_is_refused(old: str, new: str) -> None:
+    with pytest.raises(ParseError, match="line 5: expected"):
+        parse(HOST.replace(old, new, 1))
+
+
 def test_names_of_any_kind_are_read_back() -> None:
     kind = ArrayType(f32, (2,))
     slots = tuple(
@@ -88,14 +125,14 @@ def test_names_of_any_kind_are_read_back() -> None:
     program = Program("two words", (), (), (1, 1, 1), ())
     launches = (
         Launch(program, (), {}, 1, frozenset()),
-        Launch(Program("two words", (), (), (1, 1, 1), ()), (), {"lapack.x y": 3}, 1, frozenset()),
+        Launch(Program("two words", (), (), (1, 1, 1), ()), (), {"x y": 3}, 1, frozenset()),
     )
     schedule = Schedule(Graph("<λ> @x", (), ()), launches, slots, slots[:1])
     again = parse(to_text(schedule))
     assert to_text(again) == to_text(schedule)
     assert [s.name for s in again.inputs] == [s.name for s in slots]
     assert again.graph.name == "<λ> @x" and [s.name for s in again.steps] == ["two words"] * 2
-    assert again.steps[1].args == {"lapack.x y": 3}  # type: ignore[union-attr]
+    assert again.steps[1].args == {"x y": 3}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(

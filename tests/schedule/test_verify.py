@@ -22,14 +22,25 @@ from tests.schedule.schedules import (
 from tetrad.core.dtypes import f32, f64, i8
 from tetrad.core.errors import VerifyError
 from tetrad.core.record import replace
-from tetrad.core.sizes import Dim
+from tetrad.core.sizes import Dim, Size
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Literal
 from tetrad.kernel.build import KernelBuilder
 from tetrad.schedule import verify as module
 from tetrad.schedule.build import ScheduleBuilder, constant_slot, input_slot, output_slot, temp_slot
-from tetrad.schedule.nodes import Call, Loop, Schedule, Slot, Step, Switch, While
+from tetrad.schedule.nodes import (
+    Call,
+    HostCall,
+    HostMemory,
+    HostRoom,
+    Loop,
+    Schedule,
+    Slot,
+    Step,
+    Switch,
+    While,
+)
 from tetrad.schedule.verify import verify
 
 THREE = ArrayType(f32, (3,))
@@ -104,6 +115,32 @@ def constant(kind: ArrayType, literal: Literal | None) -> Schedule:
     return b.finish()
 
 
+def called(
+    access: str = "write",
+    form: str = "Nim",
+    numbers: tuple[Size, ...] = (2,),
+    room: Size | None = None,
+    systems: Size = 1,
+    split: tuple[int, int] | None = None,
+    **moves: Size,
+) -> Schedule:
+    """A routine that writes the output."""
+
+    def make(x: Slot, y: Slot) -> HostCall:
+        rooms = () if room is None else (HostRoom(room),)
+        memory = (HostMemory(y, access, **moves), *rooms)
+        return HostCall("routine", form, numbers, memory, systems, split)
+
+    return stepped(make)
+
+
+def calls_into_a_constant() -> Schedule:
+    b = ScheduleBuilder("f")
+    c = b.constant(np.zeros(4, np.float32))
+    b.add(HostCall("routine", "m", (), (HostMemory(c, "write"),), 1))
+    return b.finish([c])
+
+
 def at_places(inputs: list[Slot], outputs: list[Slot]) -> Schedule:
     return replace(launched(), inputs=tuple(inputs), outputs=tuple(outputs), steps=())
 
@@ -149,6 +186,24 @@ BROKEN: list[tuple[str, Callable[[], Schedule]]] = [
     ("S012", lambda: constant(FOUR, None)),
     ("S012", lambda: constant(THREE, NUMBERS)),
     ("S012", lambda: at_places([Slot("x", FOUR, "input", 0, NUMBERS)], [])),
+    ("S003", lambda: called(access="readwrite")),
+    ("S010", lambda: called(systems=-1)),
+    ("S010", lambda: called(form="Nimm", room=-8)),
+    ("S011", lambda: called(systems=SEQ)),
+    ("S011", lambda: called(numbers=(SEQ,))),
+    ("S011", lambda: called(per_system=SEQ)),
+    ("S011", lambda: called(form="Nimm", room=SEQ)),
+    ("S013", lambda: called(form="Nmm")),
+    ("S013", lambda: called(form="Nixm")),
+    ("S013", lambda: called(form="Nim" + "N" * 9)),
+    ("S013", lambda: called(access="peek")),
+    ("S013", lambda: called(systems=3, per_system=2)),
+    ("S013", lambda: called(offset=4)),
+    ("S013", lambda: called(offset=-1)),
+    ("S013", lambda: called(split=(1, 4))),
+    ("S013", lambda: called(split=(0, 0))),
+    ("S013", lambda: called(split=(0, 1), numbers=(3,), per_block=2)),
+    ("S013", calls_into_a_constant),
 ]
 
 
@@ -202,6 +257,12 @@ def test_what_keeps_the_rules_passes() -> None:
         whilst(is_small()),
         switched(doubled()),
         at_places([X], [X]),
+        called(),
+        called(form="N" * 9 + "im"),
+        called(systems=2, per_system=2, offset=1),
+        called(systems=0, per_system=100),
+        called(split=(0, 1), numbers=(4,), per_block=1),
+        called(form="jmm", room=8),
     ):
         verify(schedule)
 

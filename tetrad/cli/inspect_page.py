@@ -116,7 +116,7 @@ def rows_of(kernels: Iterable[KernelStory]) -> list[Launches]:
     for kernel in kernels:
         found.setdefault(kernel.name, []).append(kernel)
     made = [
-        Launches(name, str(of[0].launch.program), len(of), sum(k.ns for k in of),
+        Launches(name, of[0].text, len(of), sum(k.ns for k in of),
         sum(k.nbytes for k in of),
                  sum(max(k.memory_ns, k.arithmetic_ns) for k in of))
         for name, of in found.items()

@@ -39,12 +39,13 @@ from tetrad.schedule.evaluate import (
     buffers_of,
     prepare,
     run_control,
+    run_host_call,
     value_of,
 )
 from tetrad.schedule.evaluate import (
     evaluate as evaluate_schedule,
 )
-from tetrad.schedule.nodes import Control, Launch, Schedule, Slot
+from tetrad.schedule.nodes import Control, HostCall, Launch, Schedule, Slot
 from tetrad.schedule.plan import check_plan
 
 if TYPE_CHECKING:
@@ -135,6 +136,8 @@ def check_launches(
     for step in schedule.steps:
         if isinstance(step, Control):
             run_control(step, memory, dims, lambda body, given: check_launches(call, body, given))
+        elif isinstance(step, HostCall):
+            run_host_call(step, memory, dims)
         else:
             check_launch(call, step, memory)
     return [value_of(slot, memory, dims).copy() for slot in schedule.outputs]

@@ -17,7 +17,7 @@ from tetrad.core.backend import BufferContent
 from tetrad.core.errors import BadInputs, Rejected, an
 from tetrad.core.floats import own_floats
 from tetrad.core.sizes import bind, dims_of
-from tetrad.kernel.nodes import Block, Buffer, Foreign, Program
+from tetrad.kernel.nodes import Buffer, Program
 from tetrad.kernel.verify import problems
 
 Args = Mapping[str, int]
@@ -75,10 +75,6 @@ def dispatch(
 @lru_cache(maxsize=256)
 def refuse_invalid(program: Program, backend: str) -> None:
     found = problems(program, backend_named(backend, "dispatch").machine.workgroup_bytes)
-    if not found and calls_out(program.body):
-        raise Rejected(
-            f"{program.name}: a program may not call code of other libraries", code="K010"
-        )
     if found:
         listed = "\n".join(error.message for error in found)
         raise Rejected(
@@ -86,11 +82,6 @@ def refuse_invalid(program: Program, backend: str) -> None:
             code=found[0].code,
             hint="tetrad.kernel.verify says the same without running anything",
         )
-
-
-def calls_out(block: Block) -> bool:
-    inner = (getattr(instr, name, ()) for instr in block for name in ("body", "then", "orelse"))
-    return any(isinstance(instr, Foreign) for instr in block) or any(map(calls_out, inner))
 
 
 # -- inputs ----------------------------------------------------------------------------------------

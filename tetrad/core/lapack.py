@@ -30,7 +30,9 @@ SPELLINGS = (
     ("", "_", 32),
 )
 WHEELS = ("scipy_openblas64", "scipy_openblas32")
-MARK = "lapack."  # an argument of a kernel with this prefix is the address of a routine
+# of a routine, the lengths of characters included: as many words are passed at every call, for one
+# that takes fewer does not look at the others
+MOST_ARGUMENTS = 20
 
 
 @record
@@ -87,6 +89,11 @@ def integer() -> str:
     return "i" if library().bits == 64 else "j"
 
 
+def lengths(form: str) -> int:
+    """How many lengths of characters come last: each is 1."""
+    return sum(letter.isupper() for letter in form)
+
+
 def invoke(where: int, form: str, numbers: Sequence[int], pointers: Sequence[int]) -> None:
     """Call a routine. The form takes integers and pointers in order."""
     integers, memory = iter(numbers), iter(pointers)
@@ -99,8 +106,7 @@ def invoke(where: int, form: str, numbers: Sequence[int], pointers: Sequence[int
             args.append(ctypes.byref(kind(next(integers))))
         else:
             args.append(ctypes.c_char_p(letter.encode()))
-    lengths = [ctypes.c_size_t(1) for letter in form if letter.isupper()]
-    ctypes.CFUNCTYPE(None)(where)(*args, *lengths)
+    ctypes.CFUNCTYPE(None)(where)(*args, *[ctypes.c_size_t(1)] * lengths(form))
 
 
 # -- threads ---------------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ from tetrad.passes.rewrite import Fired, RuleLog
 from tetrad.passes.step import Pass
 from tetrad.schedule.evaluate import Memory, value_of
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
-from tetrad.schedule.nodes import Launch, Schedule, Slot, Step
+from tetrad.schedule.nodes import Launch, Leaf, Schedule, Slot, Step
 from tetrad.tracing.signature import check_function
 
 Arguments = dict[Graph, list[np.ndarray]]  # what each graph is called with
@@ -241,8 +241,8 @@ class KernelComparison:
     machine code."""
 
     call: PreparedCall
-    owners: dict[Launch, Schedule] = field(init=False)
-    last: dict[tuple[Group, Slot], Launch] = field(init=False)  # that writes to a slot for a group
+    owners: dict[Leaf, Schedule] = field(init=False)
+    last: dict[tuple[Group, Slot], Leaf] = field(init=False)  # that writes to a slot for a group
     wrong_lowering: Difference | None = None
     wrong_code: Difference | None = None
     memory: Memory = field(default_factory=dict)  # of the outermost graph, after its last kernel
@@ -259,25 +259,30 @@ class KernelComparison:
         }
         self.results = evaluate_schedule(lowered, self.call.arrays, self.call.dims, self.watch)
 
+    @property
+    def kernels(self) -> int:
+        return sum(isinstance(step, Launch) for step in self.owners)
+
     def lower(self) -> Checked:
-        what = f"{len(self.owners)} kernels on the kernel evaluator against the nodes they compute"
+        what = f"{self.kernels} kernels on the kernel evaluator against the nodes they compute"
         return Checked("lower", what, self.wrong_lowering)
 
     def codegen(self) -> Checked:
-        what = f"{len(self.owners)} kernels as machine code against the kernel evaluator"
+        what = f"{self.kernels} kernels as machine code against the kernel evaluator"
         return Checked("codegen", what, self.wrong_code)
 
-    def watch(self, launch: Launch, before: Memory, memory: Memory) -> None:
+    def watch(self, launch: Leaf, before: Memory, memory: Memory) -> None:
         lowered = self.owners[launch]
         if lowered is self.call.executable.schedule:
             self.memory = memory
         self.wrong_lowering = self.wrong_lowering or self.compare_nodes(
             launch, lowered, before, memory
         )
-        self.wrong_code = self.wrong_code or self.compare_code(launch, before, memory)
+        if isinstance(launch, Launch):
+            self.wrong_code = self.wrong_code or self.compare_code(launch, before, memory)
 
     def compare_nodes(
-        self, launch: Launch, lowered: Schedule, before: Memory, memory: Memory
+        self, launch: Leaf, lowered: Schedule, before: Memory, memory: Memory
     ) -> Difference | None:
         """Against the graph evaluator, given the same memory; only nodes that are complete after
         this launch."""
@@ -307,7 +312,7 @@ class KernelComparison:
                 )
         return None
 
-    def compare_copy(self, launch: Launch, lowered: Schedule, memory: Memory) -> Difference | None:
+    def compare_copy(self, launch: Leaf, lowered: Schedule, memory: Memory) -> Difference | None:
         """A launch without nodes of its own puts an output where the caller wants it."""
         dims = self.call.dims
         for slot, node in zip(lowered.outputs, lowered.graph.outputs, strict=True):
@@ -345,14 +350,14 @@ def shaped(node: Node, array: np.ndarray, dims: Mapping[str, int]) -> np.ndarray
     return array.reshape([bind(n, dims) for n in node.type.storage_shape])
 
 
-def is_changed(launch: Launch, slot: Slot) -> bool:
+def is_changed(launch: Leaf, slot: Slot) -> bool:
     """Does a launch change a part of what a slot held?"""
     return slot in launch.updates and slot in launch.writes
 
 
-def owned_launches(lowered: Schedule) -> Iterator[tuple[Launch, Schedule]]:
+def owned_launches(lowered: Schedule) -> Iterator[tuple[Leaf, Schedule]]:
     for step in lowered.steps:
-        if isinstance(step, Launch):
+        if isinstance(step, Leaf):
             yield step, lowered
         else:
             yield from (pair for body in step.bodies for pair in owned_launches(body))
@@ -448,7 +453,7 @@ def misplaced(call: PreparedCall, look: KernelComparison) -> Difference | None:
     entries, steps = call.bound.table.entries, list(running(call.executable.schedule, call.dims))
     last = {slot: step for step in steps for slot in step.writes}  # memory is as it leaves it
     for i, step in enumerate(steps):
-        slots = step.slots if isinstance(step, Launch) else (*step.inputs, *step.outputs)
+        slots = step.slots if isinstance(step, Leaf) else (*step.inputs, *step.outputs)
         contents = run_part(call, entries[: i + 1], slots)
         for slot in (s for s in slots if last.get(s) is step):
             detail = told_apart(contents[slot], value_of(slot, look.memory, call.dims))

@@ -22,7 +22,7 @@ from tetrad.graph.build import call, parameter
 from tetrad.graph.constants import constant_value
 from tetrad.graph.nodes import Node
 from tetrad.passes.fused import ordered
-from tetrad.schedule.nodes import Launch, Step
+from tetrad.schedule.nodes import Leaf, Step
 
 if TYPE_CHECKING:
     from tetrad.explain.story import Explanation, KernelStory
@@ -176,7 +176,7 @@ def svg(width: float, height: float, content: Sequence[str], kind: str) -> str:
 
 def group_id(story: Explanation, step: Step) -> tuple[int, int] | None:
     """Part and number of the group a launch belongs to."""
-    if isinstance(step, Launch) and step.group is not None:
+    if isinstance(step, Leaf) and step.group is not None:
         for number, part in enumerate(story.parts):
             if step.group in part.groups:
                 return number, part.number(step.group)
@@ -219,7 +219,7 @@ def kernel_rows(story: Explanation, kernel: KernelStory, longest: int) -> str:
         f"class=chip></span>{name}</td><td>{bar}</td>"
     )
     style = colour(story, kernel.launch)
-    text = f"<tr hidden><td colspan=10><pre>{escape(str(kernel.launch.program))}</pre></td></tr>"
+    text = f"<tr hidden><td colspan=10><pre>{escape(kernel.text)}</pre></td></tr>"
     return (
         f'<tr class=kernel data-group="{group}" '
         f'style="{style}">{first}{cells}<td>{kernel.limit}</td></tr>{text}'

@@ -12,7 +12,7 @@ from tetrad.core.record import record
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Graph, Node
 from tetrad.passes.fused import lines_of
-from tetrad.schedule.nodes import Control, Launch, Schedule
+from tetrad.schedule.nodes import Control, Leaf, Schedule
 
 
 @record(eq=False)
@@ -44,8 +44,8 @@ def parts_of(schedule: Schedule) -> tuple[GraphPart, ...]:
 
 
 def part_of(schedule: Schedule) -> GraphPart:
-    launches = [step for step in schedule.steps if isinstance(step, Launch)]
-    groups = tuple(dict.fromkeys(launch.group for launch in launches if launch.group is not None))
+    steps = [step for step in schedule.steps if isinstance(step, Leaf)]
+    groups = tuple(dict.fromkeys(step.group for step in steps if step.group is not None))
     computed: dict[Node, tuple[int, ...]] = {}
     for number, group in enumerate(groups):
         for node in computed_by(group, schedule):

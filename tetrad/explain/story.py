@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tetrad.backends.cpu.encode import launch_bytes, running
+from tetrad.backends.cpu.encode import moved_bytes, running, times_of
 from tetrad.backends.cpu.encode_loops import inner_tables
 from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.pool import Outcome
@@ -29,7 +29,7 @@ from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
-from tetrad.schedule.nodes import Control, Launch, Loop, Schedule, Step
+from tetrad.schedule.nodes import Control, Launch, Leaf, Loop, Schedule, Step
 from tetrad.schedule.plan import Life, Plan
 from tetrad.tracing.signature import check_function
 
@@ -42,9 +42,10 @@ SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being
 
 @record(eq=False)
 class KernelStory:
-    """One launch of the program: its size, its best time, and the least time the roofs allow it."""
+    """One launch of the program, or calls of a routine: its size, its best time, and the least time
+    the roofs allow it."""
 
-    launch: Launch
+    launch: Leaf
     path: tuple[str, ...]  # names of the calls it is inside of
     groups: int
     threads: int
@@ -57,6 +58,13 @@ class KernelStory:
     @property
     def name(self) -> str:
         return self.launch.name
+
+    @property
+    def text(self) -> str:
+        """The program of a kernel, or how a routine is called."""
+        if isinstance(self.launch, Launch):
+            return str(self.launch.program)
+        return f"{self.launch.routine} {self.launch.form}"
 
     @property
     def bound(self) -> str:
@@ -135,7 +143,7 @@ class Explanation:
     @property
     def programs(self) -> int:
         """Different kernels: launches of one program count once."""
-        return len({k.launch.program for k in self.kernels})
+        return len({k.launch.program for k in self.kernels if isinstance(k.launch, Launch)})
 
     def __str__(self) -> str:
         return report(self)
@@ -239,11 +247,11 @@ def kernels(
     for ns, (step, path, runs) in zip(
         best, walk(call.executable.schedule, call.bound.table, call.dims), strict=True
     ):
-        if isinstance(step, Launch):
-            groups = bind(step.groups, call.dims)
+        if isinstance(step, Leaf):
+            groups = times_of(step, call.dims)
             threads = min(outcomes[0].threads, groups) if heavy else 1
             roofs = every if threads > 1 else one
-            nbytes, flops = launch_bytes(step, call.dims), runs * bind(step.flops, call.dims)
+            nbytes, flops = moved_bytes(step, call.dims), runs * bind(step.flops, call.dims)
             memory_ns = runs * nbytes / roofs.bandwidth_for(nbytes)
             yield KernelStory(
                 step,

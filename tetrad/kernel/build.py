@@ -452,16 +452,6 @@ class KernelBuilder:
     def prefetch(self, buffer: n.Buffer, at: object) -> None:
         self._append(n.Prefetch(buffer, self.index(at).node))
 
-    def foreign(self, routine: Val, form: str, *operands: object) -> None:
-        """Call a routine of another library. An operand is an index, or a buffer with the position
-        of its first element."""
-        numbers = [self.index(x).node for x in operands if not isinstance(x, tuple)]
-        memory = [x for x in operands if isinstance(x, tuple)]
-        at = tuple(self.index(position).node for _, position in memory)
-        self._append(
-            n.Foreign(routine.node, form, tuple(numbers), tuple(buffer for buffer, _ in memory), at)
-        )
-
     def finish(self) -> n.Program:
         """The program; the same object at every call. The builder takes no more instructions and
         drops its values, which refer to it, so that no reference cycle is left."""

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core import lapack
 from tetrad.core.dtypes import DType
 from tetrad.core.dtypes import index as index_type
 from tetrad.core.errors import BadInputs, BoundsError, TetradError
@@ -529,26 +528,6 @@ def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
     raise KernelTrap(text, node.code, value)
 
 
-def _foreign(run: Run, node: n.Foreign, mask: Mask) -> None:
-    """Call the routine itself, as machine code does: its results are not ours to define."""
-    _barrier(run, node, mask)
-    with lapack.one_thread():
-        for group in range(run.shape[0]):
-            if mask is None or mask[group if mask.shape[0] > 1 else 0].any():
-                here = (group, 0)
-                numbers = [_pick(run.values[value], here) for value in node.numbers]
-                pointers = [
-                    _pointer(run, b, run.values[at], here)
-                    for b, at in zip(node.buffers, node.at, strict=True)
-                ]
-                lapack.invoke(_pick(run.values[node.routine], here), node.form, numbers, pointers)
-
-
-def _pointer(run: Run, buffer: n.Buffer, at: Datum, here: Place) -> int:
-    first = _pick(at, here) + (here[0] * run.counts[buffer] if buffer.is_scratch else 0)
-    return int(run.memory[buffer].ctypes.data) + first * buffer.dtype.nbytes
-
-
 def _region(run: Run, node: n.Region, mask: Mask) -> None:
     run.regions.append(node.generator)
     run.block(node.body, mask)
@@ -590,6 +569,5 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Barrier: _barrier,
     n.Trap: _trap,
     n.Prefetch: _nothing,
-    n.Foreign: _foreign,
     n.Region: _region,
 }

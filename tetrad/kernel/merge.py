@@ -34,7 +34,6 @@ EFFECTS = (
     n.Barrier,
     n.Trap,
     n.Prefetch,
-    n.Foreign,
     n.Region,
 )
 

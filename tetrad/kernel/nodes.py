@@ -304,22 +304,6 @@ class Prefetch(Instr):
 
 
 @record(eq=False)
-class Foreign(Instr):
-    """Call the routine of another library at the address `routine`, once per workgroup. `form` is
-    its signature (`core.lapack`): integers come from `numbers` (index), memory from `buffers`, each
-    starting at its element `at`, in order.
-
-    Cross-lane: only where the whole workgroup is active. It is a barrier, before and after.
-    """
-
-    routine: Value
-    form: str
-    numbers: tuple[Value, ...]
-    buffers: tuple[Buffer, ...]
-    at: tuple[Value, ...]
-
-
-@record(eq=False)
 class Region(Instr):
     """Provenance: the op that generated the body. A region is no scope."""
 
@@ -352,5 +336,5 @@ class Program:
 INSTRUCTIONS: tuple[type[Instr], ...] = (
     Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Lookup,
     Shuffle, Broadcast,
-    Vote, Local, Get, Set, For, If, Barrier, Trap, Prefetch, Foreign, Region,
+    Vote, Local, Get, Set, For, If, Barrier, Trap, Prefetch, Region,
 )  # fmt: skip

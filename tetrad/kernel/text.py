@@ -74,7 +74,6 @@ def _kind(hint: str) -> str:
 
 KINDS = {
     "Local": "local", "Buffer": "buffer", "int": "int", "str": "str", "tuple[int, ...]": "ints",
-    "tuple[Value, ...]": "values", "tuple[Buffer, ...]": "buffers",
 }  # fmt: skip
 
 
@@ -431,8 +430,6 @@ class _KernelParser:
         return found
 
     def operand(self, line: _KernelLine, kind: str, token: str) -> object:
-        if kind in ("values", "buffers"):
-            return tuple(self.operand(line, kind[:-1], one) for one in _listed(line, token))
         if kind in ("value", "local"):
             value = self.use(line, token)
             if kind == "local" and not isinstance(value, n.Local):
@@ -454,12 +451,6 @@ class _KernelParser:
         if number not in self.values:
             raise line.expected(f"a value defined before, {number} is none,")
         return self.values[number]
-
-
-def _listed(line: _KernelLine, token: str) -> list[str]:
-    if not token.startswith("["):
-        raise line.expected("operands in brackets")
-    return [match[0] for match in re.finditer(rf"{_STRING}|[^\s,\[\]]+", token)]
 
 
 def _signature(form: Form) -> str:

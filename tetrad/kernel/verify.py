@@ -38,9 +38,7 @@ CODES = {
     "K023": "no element access to types below one byte",
     "K024": "a uniform address is written with a uniform value",
     "K026": "literals are Python numbers that their type represents exactly",
-    "V010": "barriers, shuffles, broadcasts and foreign calls stand in uniform flow; loop bounds "
-    "are "
-    "uniform",
+    "V010": "barriers, shuffles and broadcasts stand in uniform flow; loop bounds are uniform",
     "V011": "loop counters are not assigned",
     "V012": "casts and bitcasts are between types that allow them",
     "V015": "loop bounds and counters are index, steps positive",
@@ -520,24 +518,6 @@ def _trap(check: _Check, node: n.Trap) -> None:
     )
 
 
-def _foreign(check: _Check, node: n.Foreign) -> None:
-    check.require(check.buffers.issuperset(node.buffers), "K010", "a buffer is not declared", node)
-    if not all([check.is_value(node, value) for value in (*node.numbers, *node.at)]):
-        return
-    types = {value.dtype for value in (node.routine, *node.numbers, *node.at)}
-    check.require(types == {index}, "K012", f"addresses and numbers are index, not {types}", node)
-    wanted = (len(node.numbers), len(node.buffers), len(node.buffers))
-    fits = (sum(c in "ij" for c in node.form), node.form.count("m"), len(node.at)) == wanted
-    check.require(fits, "K010", f"the form {node.form!r} does not fit its operands", node)
-    is_open = all(buffer.access in ("workgroup", "readwrite", "read") for buffer in node.buffers)
-    check.require(
-        is_open,
-        "K021",
-        "a routine may read what it is given, which no invocation has to itself",
-        node,
-    )
-
-
 def _nothing(check: _Check, node: n.Instr) -> None:
     """Barrier and Region have no rules beyond their place and their body."""
 
@@ -568,7 +548,6 @@ _RULES: dict[type[n.Instr], Callable[[_Check, Any], None]] = {
     n.Barrier: _nothing,
     n.Trap: _trap,
     n.Prefetch: _prefetch,
-    n.Foreign: _foreign,
     n.Region: _nothing,
 }
 _OPERANDS: dict[type[n.Instr], tuple[str, ...]] = {
@@ -594,7 +573,7 @@ class _Flow:
 
     def block(self, block: n.Block, divergent: bool) -> None:
         for instr in block:
-            if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Broadcast | n.Foreign):
+            if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Broadcast):
                 self.check.report(
                     "V010", "not all invocations of the workgroup may come here", instr
                 )
@@ -608,10 +587,6 @@ class _Flow:
                 self.loop(instr, divergent)
             elif isinstance(instr, n.Region):
                 self.block(instr.body, divergent)
-            elif isinstance(instr, n.Foreign) and self.varying.intersection(
-                (*instr.numbers, *instr.at)
-            ):
-                self.check.report("V010", "numbers and addresses of a routine are uniform", instr)
 
     def loop(self, loop: n.For, divergent: bool) -> None:
         for bound in (loop.start, loop.stop):

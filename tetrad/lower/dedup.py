@@ -16,16 +16,16 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.frame import TABLE, Memory
 from tetrad.loopnest.reader import elementwise_rule, splat_value
 from tetrad.ops.matmul.tiles import pack_constant
-from tetrad.schedule.nodes import Launch, Slot
+from tetrad.schedule.nodes import HostCall, HostMemory, Launch, Leaf, Slot
 
 
 @record
 class Template:
-    """A lowered group: its nodes in canonical order, where they lived, and its launches."""
+    """A lowered group: its nodes in canonical order, where they lived, and its steps."""
 
     nodes: tuple[Node, ...]
     memory: Memory
-    launches: tuple[Launch, ...]
+    steps: tuple[Leaf, ...]
 
 
 Outline = tuple[Hashable, ...]  # begins with the kind of a group
@@ -112,19 +112,22 @@ def describe_reuse(
     return "\n".join([head + found, *lines])
 
 
-def reused(
-    template: Template, group: Group, nodes: tuple[Node, ...], memory: Memory
-) -> list[Launch]:
-    """The template's launches, working on the slots of another group."""
+def reused(template: Template, group: Group, nodes: tuple[Node, ...], memory: Memory) -> list[Leaf]:
+    """The template's steps, working on the slots of another group."""
     places: dict[Slot, Slot] = {}
     for old, new in zip(template.nodes, nodes, strict=True):
         if old in template.memory.slots and new in memory.slots:
             places[template.memory.slots[old]] = memory.slots[new]
-    for launch in template.launches:
-        for slot in launch.slots:
+    for step in template.steps:
+        for slot in step.slots:
             if slot not in places:
                 places[slot] = fresh(slot, group)
-    return [moved(launch, places, group) for launch in template.launches]
+    return [
+        moved_call(step, places, group)
+        if isinstance(step, HostCall)
+        else moved(step, places, group)
+        for step in template.steps
+    ]
 
 
 def fresh(slot: Slot, group: Group) -> Slot:
@@ -150,3 +153,11 @@ def moved(launch: Launch, places: dict[Slot, Slot], group: Group) -> Launch:
         source=group.root.source,
         group=group,
     )
+
+
+def moved_call(call: HostCall, places: dict[Slot, Slot], group: Group) -> HostCall:
+    memory = tuple(
+        replace(part, slot=places[part.slot]) if isinstance(part, HostMemory) else part
+        for part in call.memory
+    )
+    return replace(call, memory=memory, source=group.root.source, group=group)

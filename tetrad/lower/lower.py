@@ -35,9 +35,9 @@ from tetrad.passes.plan_scan import ScanPlan
 from tetrad.passes.questions import group_kind
 from tetrad.passes.step import show_step
 from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
-from tetrad.schedule.nodes import Call, Launch, Schedule, Slot, Step
+from tetrad.schedule.nodes import Call, Launch, Leaf, Schedule, Slot, Step
 
-Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch]"]
+Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch] | list[Leaf]"]
 GENERATORS: dict[str, Generator] = {
     "map": lower_map,
     "rows": lower_rows,
@@ -133,7 +133,7 @@ class Lowerer:
 
     def launches_of(
         self, group: Group, inputs: list[Node], memory: Memory, look: Look, siblings: Siblings
-    ) -> list[Launch]:
+    ) -> list[Leaf]:
         """From the generator of its kind, or, for a group like one before, that one's kernels on
         other slots."""
         # of several results, which have a reader is not in the key
@@ -141,25 +141,26 @@ class Lowerer:
         if is_single and look.key in self.templates:
             with show.spending("deduplicate"):
                 return reused(self.templates[look.key], group, look.nodes, memory)
-        launches = lower_group(group, inputs, memory)
+        made = lower_group(group, inputs, memory)
+        launches = [step for step in made if isinstance(step, Launch)]
         for program in siblings.lowered(look, launches):
             self.begin(program)
         # a trap names the user's line, which differs
         if is_single and not any(launch.traps for launch in launches):
-            self.templates[look.key] = Template(look.nodes, memory, tuple(launches))
-        return launches
+            self.templates[look.key] = Template(look.nodes, memory, tuple(made))
+        return made
 
 
 def generator(group: Group) -> Generator | None:
     return lower_op if group.root.op.kind == "special" else GENERATORS.get(group.kind)
 
 
-def lower_group(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]:
+def lower_group(group: Group, inputs: list[Node], memory: Memory) -> list[Leaf]:
     write = generator(group)
     if write is None:
         raise TypeError(f"a group of the kind {group.kind} has no generator")
     made = write(group, inputs, memory)
-    return [made] if isinstance(made, Launch) else made
+    return [made] if isinstance(made, Launch) else [*made]
 
 
 def is_generated(group: Group) -> bool:

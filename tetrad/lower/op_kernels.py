@@ -15,12 +15,14 @@ from tetrad.core.op import Op
 from tetrad.graph.group import Group, holds
 from tetrad.graph.nodes import Node
 from tetrad.loopnest.frame import Frame, Memory
-from tetrad.schedule.nodes import Launch
+from tetrad.schedule.nodes import Launch, Leaf
 
-Generator = Callable[[Frame, Group], "Launch | list[Launch]"]
+Generator = Callable[[Frame, Group], "Launch | list[Launch] | list[Leaf]"]
 
 
-def lower_op(group: Group, inputs: list[Node], memory: Memory) -> Launch | list[Launch]:
+def lower_op(
+    group: Group, inputs: list[Node], memory: Memory
+) -> Launch | list[Launch] | list[Leaf]:
     op = group.root.op
     if (write := generator_of(op)) is None:
         raise UnsupportedError(

@@ -1,5 +1,5 @@
 """The schedule language, evaluate: a schedule and arrays in, its results out; every launch runs on
-the kernel evaluator, in NumPy.
+the kernel evaluator, in NumPy, and LAPACK itself on the same memory.
 
 The right answer, bit for bit, for compiled code: used by TETRAD_INTERPRET, TETRAD_CHECK, bisect and
 the fuzzer.
@@ -11,20 +11,35 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from tetrad.core import lapack
 from tetrad.core.sizes import bind
 from tetrad.kernel.evaluate import KernelTrap
 from tetrad.kernel.evaluate import evaluate as evaluate_kernel
-from tetrad.schedule.nodes import Call, Control, Launch, Loop, Schedule, Slot, Switch, While
+from tetrad.schedule.nodes import (
+    Call,
+    Control,
+    HostCall,
+    HostMemory,
+    HostRoom,
+    Launch,
+    Leaf,
+    Loop,
+    Schedule,
+    Slot,
+    Switch,
+    While,
+)
 
 Dims = Mapping[str, int]
 Memory = dict[Slot, np.ndarray]
-Watch = Callable[[Launch, Memory, Memory], None]
+Watch = Callable[[Leaf, Memory, Memory], None]
 
 
 def evaluate(
     schedule: Schedule, arrays: Sequence[np.ndarray], dims: Dims, watch: Watch | None = None
 ) -> list[np.ndarray]:
-    """The outputs of a schedule; `watch` sees memory before and after every launch."""
+    """The outputs of a schedule; `watch` sees memory before and after every step that
+    holds no others."""
     memory: Memory = {slot: np.ravel(a) for slot, a in zip(schedule.inputs, arrays, strict=True)}
     for step in schedule.steps:
         if isinstance(step, Control):
@@ -32,7 +47,7 @@ def evaluate(
             continue
         # of the table: no array in it is ever changed
         before = memory if watch is None else memory.copy()
-        run_launch(step, memory, dims)
+        run_work(step, memory, dims)
         if watch is not None:
             watch(step, before, memory)
     return [value_of(slot, memory, dims).copy() for slot in schedule.outputs]
@@ -82,6 +97,13 @@ def run_while(step: While, given: list[np.ndarray], run: Run) -> list[np.ndarray
     return state
 
 
+def run_work(step: Leaf, memory: Memory, dims: Dims) -> None:
+    if isinstance(step, HostCall):
+        run_host_call(step, memory, dims)
+    else:
+        run_launch(step, memory, dims)
+
+
 def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
     groups = bind(launch.groups, dims)
     prepare(launch, memory, dims)
@@ -94,8 +116,47 @@ def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
         raise launch.traps[trap.code].error(trap.value) from None
 
 
-def prepare(launch: Launch, memory: Memory, dims: Dims) -> None:
-    """Memory for what a launch writes: fresh, or, where it changes what is there, a copy of
+def run_host_call(call: HostCall, memory: Memory, dims: Dims) -> None:
+    """Call the routine itself, as machine code does: its results are not ours to define."""
+    prepare(call, memory, dims)
+    arrays = {s: np.ascontiguousarray(value_of(s, memory, dims)) for s in call.slots}
+    homes = [home_of(part, arrays, dims) for part in call.memory]
+    with lapack.one_thread():
+        for system in range(bind(call.systems, dims)):
+            for block in range(bind(call.blocks, dims)):
+                pointers = [
+                    int(home.ctypes.data) + offset_of(part, system, block, dims)
+                    for part, home in zip(call.memory, homes, strict=True)
+                ]
+                numbers = numbers_of(call, block, dims)
+                lapack.invoke(lapack.address(call.routine), call.form, numbers, pointers)
+
+
+def home_of(part: HostMemory | HostRoom, arrays: Memory, dims: Dims) -> np.ndarray:
+    if isinstance(part, HostMemory):
+        return arrays[part.slot]
+    return np.empty(max(bind(part.nbytes, dims), 1), np.uint8)
+
+
+def offset_of(part: HostMemory | HostRoom, system: int, block: int, dims: Dims) -> int:
+    """Where the memory of a call starts, in bytes."""
+    if isinstance(part, HostRoom):
+        return 0
+    moves = system * bind(part.per_system, dims) + block * bind(part.per_block, dims)
+    return (bind(part.offset, dims) + moves) * part.slot.type.dtype.np.itemsize
+
+
+def numbers_of(call: HostCall, block: int, dims: Dims) -> list[int]:
+    """The integers a routine is given for a block."""
+    found = [bind(n, dims) for n in call.numbers]
+    if call.split is not None:
+        which, most = call.split
+        found[which] = min(most, found[which] - block * most)
+    return found
+
+
+def prepare(launch: Leaf, memory: Memory, dims: Dims) -> None:
+    """Memory for what a step writes: fresh, or, where it changes what is there, a copy of
     that."""
     for slot in launch.writes:
         memory[slot] = (

@@ -3,7 +3,8 @@ may still be formulas of Dims.
 
 A `Slot` is memory for one array: an input, an output, a constant, or an intermediate the planner
 will place. A `Launch` is one kernel program with the slots of its buffers, the formulas of its
-arguments and the size of its grid; the other steps run schedules of their own.
+arguments and the size of its grid; a `HostCall` calls a routine of LAPACK; the other steps run
+schedules of their own.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from tetrad.core import lapack
 from tetrad.core.dtypes import u8
 from tetrad.core.errors import BoundsError, TetradError
 from tetrad.core.record import field, fields, record
-from tetrad.core.sizes import Size, bind
+from tetrad.core.sizes import Size, bind, ceil_div
 from tetrad.core.source import Source
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal, Node
@@ -94,18 +94,7 @@ class Launch:
         return self.program.name
 
     def arguments(self, dims: Mapping[str, int]) -> dict[str, int]:
-        """The value of each argument: sizes, and addresses of routines in this process."""
-        return {
-            name: lapack.address(name.removeprefix(lapack.MARK))
-            if name.startswith(lapack.MARK)
-            else bind(size, dims)
-            for name, size in self.args.items()
-        }
-
-    @property
-    def calls_out(self) -> bool:
-        """Does it call LAPACK?"""
-        return any(name.startswith(lapack.MARK) for name in self.args)
+        return {name: bind(size, dims) for name, size in self.args.items()}
 
     @property
     def reads(self) -> frozenset[Slot]:
@@ -116,6 +105,77 @@ class Launch:
         return list(
             zip((b for b in self.program.buffers if not b.is_scratch), self.slots, strict=True)
         )
+
+
+@record
+class HostMemory:
+    """Memory that a routine is given: where it starts in a slot, and how far this moves from one
+    system to the next and from one block to the next; all in elements of the slot."""
+
+    slot: Slot
+    access: str  # read, write, readwrite
+    offset: Size = 0
+    per_system: Size = 0
+    per_block: Size = 0
+
+
+@record
+class HostRoom:
+    """Memory that a routine may use as it likes while it runs."""
+
+    nbytes: Size
+
+
+@record(eq=False)
+class HostCall:
+    """A routine of LAPACK, called once for each system of a batch and for each block of it.
+
+    `form` is the signature of the routine (`core.lapack`): integers come from `numbers`, memory
+    from `memory`, in order. `split` (k, n): numbers[k] is worked off in blocks of at most n.
+    """
+
+    routine: str
+    form: str
+    numbers: tuple[Size, ...]
+    memory: tuple[HostMemory | HostRoom, ...]
+    systems: Size
+    split: tuple[int, int] | None = None
+    flops: Size = 0
+    source: Source | None = None
+    group: Group | None = None  # the nodes it computes, with neighbouring steps
+
+    @property
+    def name(self) -> str:
+        return self.routine
+
+    @property
+    def blocks(self) -> Size:
+        return 1 if self.split is None else ceil_div(self.numbers[self.split[0]], self.split[1])
+
+    @property
+    def calls(self) -> Size:
+        return self.systems * self.blocks
+
+    @property
+    def operands(self) -> tuple[HostMemory, ...]:
+        """The memory that lies in slots."""
+        return tuple(part for part in self.memory if isinstance(part, HostMemory))
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(dict.fromkeys(part.slot for part in self.operands))
+
+    @property
+    def writes(self) -> frozenset[Slot]:
+        return frozenset(part.slot for part in self.operands if part.access != "read")
+
+    @property
+    def updates(self) -> frozenset[Slot]:
+        return frozenset(part.slot for part in self.operands if part.access == "readwrite")
+
+    @property
+    def reads(self) -> frozenset[Slot]:
+        return frozenset(part.slot for part in self.operands if part.access != "write")
 
 
 @record(eq=False)
@@ -270,7 +330,8 @@ class Switch:
 
 
 Control = Call | Loop | While | Switch  # steps that hold other steps
-Step = Launch | Control
+Leaf = Launch | HostCall  # steps that hold none
+Step = Leaf | Control
 
 
 @record(eq=False)
@@ -306,6 +367,6 @@ def programs_of(schedule: Schedule) -> list[Program]:
     for step in schedule.steps:
         if isinstance(step, Control):
             found.extend(program for body in step.bodies for program in programs_of(body))
-        else:
+        elif isinstance(step, Launch):
             found.append(step.program)
     return found

@@ -20,7 +20,7 @@ from tetrad.core.errors import CheckError
 from tetrad.core.record import record
 from tetrad.core.sizes import MAX_ELEMENTS, bind
 from tetrad.core.types import ArrayType
-from tetrad.schedule.nodes import Control, Schedule, Slot, Step
+from tetrad.schedule.nodes import Control, Launch, Schedule, Slot, Step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,7 +165,7 @@ def reusable(
 ) -> tuple[int, ...]:
     """The temps whose storage `slot` may take over: read last by the step that writes it, whose
     kernel allows it."""
-    if isinstance(step, Control):
+    if not isinstance(step, Launch):
         return ()
     pairs = [source for result, source in step.inplace if result is slot and source in number]
     return tuple(number[s] for s in pairs if last[s] == first[slot] and first[s] < first[slot])

@@ -13,6 +13,7 @@ trap codes and the user's lines are left out: a new compilation knows them.
       %1: f32[4] constant #0 c
       %2: f32[seq,4] output 0 y
       launch add(%0, %2) groups=ceil(seq/4) args=n:4*seq writes=y inplace=y:x flops=4*seq
+      host spotrf form=Uimim numbers=4,4 memory=%2:readwrite:0:16:0,room:64 systems=ceil(seq/4)
       return %2
 """
 
@@ -34,7 +35,11 @@ from tetrad.kernel.nodes import Buffer, Program
 from tetrad.schedule.nodes import (
     Call,
     Control,
+    HostCall,
+    HostMemory,
+    HostRoom,
     Launch,
+    Leaf,
     Loop,
     Schedule,
     Slot,
@@ -154,7 +159,13 @@ class _Printer:
         return f"{_word(buffer.name)}: {buffer.dtype.name} {buffer.access}{count}{zeroed}"
 
     def step(self, step: Step) -> str:
-        line = self.launch(step) if isinstance(step, Launch) else self.control(step)
+        match step:
+            case Launch():
+                line = self.launch(step)
+            case HostCall():
+                line = self.host(step)
+            case _:
+                line = self.control(step)
         source = f"{COMMENT}{step.source}" if self.sources and step.source is not None else ""
         return f"  {line}{source}"
 
@@ -174,6 +185,22 @@ class _Printer:
         words += [f"flops={self.size(launch.flops)}"] if launch.flops != 0 else []
         label = self.kernels.of(launch.program, launch.program.name)
         return f"launch {label}({self.used(launch.slots)}) {' '.join(words)}"
+
+    def host(self, call: HostCall) -> str:
+        words = [f"form={call.form}", f"numbers={','.join(map(self.size, call.numbers))}"]
+        words += [f"memory={','.join(map(self.memory, call.memory))}"]
+        words += [f"systems={self.size(call.systems)}"]
+        words += [f"split={call.split[0]}:{call.split[1]}"] if call.split is not None else []
+        words += [f"flops={self.size(call.flops)}"] if call.flops != 0 else []
+        return f"host {call.routine} {' '.join(words)}"
+
+    def memory(self, part: HostMemory | HostRoom) -> str:
+        """A slot, how it is used, where the memory starts, how far it moves for each system and
+        each block."""
+        if isinstance(part, HostRoom):
+            return f"room:{self.size(part.nbytes)}"
+        moves = map(self.size, (part.offset, part.per_system, part.per_block))
+        return ":".join((self.slots[part.slot], part.access, *moves))
 
     def control(self, step: Control) -> str:
         bodies = " ".join(f"@{self.schedules.of(b, b.graph.name)}" for b in step.bodies)
@@ -206,7 +233,7 @@ def slots_of(schedule: Schedule) -> list[Slot]:
     """Every slot of a schedule, in order of appearance."""
     found = list(schedule.inputs)
     for step in schedule.steps:
-        if isinstance(step, Launch):
+        if isinstance(step, Leaf):
             found += step.slots
             continue
         found += [*step.inputs, *step.outputs]
@@ -241,6 +268,7 @@ EXPECTED = {
     "kernel": "kernel NAME(BUFFER: DTYPE ACCESS, ...) workgroup=X,Y,Z args=NAME,...",
     "schedule": "schedule NAME(%0, %1):",
     "launch": "launch KERNEL(%0, %1) groups=SIZE args=NAME:SIZE,... writes=BUFFER,...",
+    "host": "host ROUTINE form=LETTERS numbers=SIZE,... memory=%0:ACCESS:SIZE:SIZE:SIZE,... ...",
     "call": "call @NAME(%0 -> %1)",
     "loop": "loop @NAME(%0 -> %1) consts=N carries=N length=SIZE spares=... rows=...",
     "while": "while @CONDITION @BODY(%0 -> %1) condition_consts=N body_consts=N ...",
@@ -416,6 +444,28 @@ class _Parser:
         self.shared[label, text] = made
         return made
 
+    def host(self, rest: str) -> None:
+        routine, _, text = rest.partition(" ")
+        words = _settings(text)
+        form, systems = words.pop("form"), self.sizes[words.pop("systems")]
+        numbers = tuple([self.sizes[n] for n in _words(words.pop("numbers"), ",")])
+        memory = tuple([self.memory(part) for part in _words(words.pop("memory"), ",")])
+        split, flops = words.pop("split", ""), self.sizes[words.pop("flops", "0")]
+        which, _, most = split.partition(":")
+        blocks = (_number(which), _number(most)) if split else None
+        if words:
+            raise ParseError(f"expected {EXPECTED['host']}, got {text!r}")
+        self.add(HostCall(routine, form, numbers, memory, systems, blocks, flops))
+
+    def memory(self, text: str) -> HostMemory | HostRoom:
+        slot, *words = text.split(":")
+        if slot == "room":
+            (nbytes,) = words
+            return HostRoom(self.sizes[nbytes])
+        access, offset, per_system, per_block = words
+        moves = self.sizes[offset], self.sizes[per_system], self.sizes[per_block]
+        return HostMemory(self.slots[slot], access, *moves)
+
     def call(self, rest: str) -> None:
         (body,), slots, _ = self.control(rest)
         self.add(Call(body, *slots, None, arena_slot()))
@@ -457,7 +507,7 @@ class _Parser:
 # Not bound to a parser, which would then hold itself, and the weights of a model with it.
 _READERS: dict[str, Callable[[_Parser, str], None]] = {
     "dim": _Parser.dim, "kernel": _Parser.kernel, "schedule": _Parser.header,
-    "launch": _Parser.launch, "call": _Parser.call, "loop": _Parser.loop, "while": _Parser.whilst,
+    "launch": _Parser.launch, "host": _Parser.host, "call": _Parser.call, "loop": _Parser.loop, "while": _Parser.whilst,
     "switch": _Parser.switch, "return": _Parser.end,
 }  # fmt: skip
 

@@ -19,6 +19,9 @@ Receives a schedule, returns nothing, or raises a `VerifyError` whose code names
     S010  sizes, grids, lengths and costs are not negative
     S011  every Dim stands in the type of an input of the outermost schedule, with one bound
     S012  a constant slot has an array of its bytes, and no other slot has one
+    S013  a host call has a number or memory for each letter of its form, not too many of them;
+          what it splits is one of its numbers; every system starts inside its slots, and no
+          constant is written
 """
 
 from __future__ import annotations
@@ -27,12 +30,16 @@ from collections.abc import Sequence
 
 from tetrad.core.dtypes import DType, bool_
 from tetrad.core.errors import VerifyError
+from tetrad.core.lapack import MOST_ARGUMENTS, lengths
 from tetrad.core.sizes import Named, Size, dims_of, is_below
 from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import Buffer
 from tetrad.schedule.nodes import (
     Call,
     Control,
+    HostCall,
+    HostMemory,
+    HostRoom,
     Launch,
     Loop,
     Schedule,
@@ -66,6 +73,8 @@ def verify_one(schedule: Schedule) -> None:
     for step in schedule.steps:
         if isinstance(step, Launch):
             verify_launch(schedule, step)
+        elif isinstance(step, HostCall):
+            verify_host_call(schedule, step)
         else:
             verify_control(schedule, step)
         verify_order(schedule, step, written)
@@ -165,6 +174,49 @@ def verify_marks(schedule: Schedule, launch: Launch) -> None:
             raise _error("S008", schedule, launch, message)
 
 
+# -- host calls ------------------------------------------------------------------------------------
+
+ACCESS = ("read", "write", "readwrite")
+
+
+def verify_host_call(schedule: Schedule, call: HostCall) -> None:
+    problem = form_problem(call)
+    if problem is not None:
+        raise _error("S013", schedule, call, problem)
+    rooms = [part.nbytes for part in call.memory if isinstance(part, HostRoom)]
+    if any(is_below(n, 0) for n in (call.systems, call.flops, *call.numbers, *rooms)):
+        raise _error("S010", schedule, call, f"has {call.systems} systems, or a negative size")
+    for part in call.operands:
+        if not is_inside(part, call):
+            raise _error("S013", schedule, call, f"may not {part.access} {_shown(part.slot)}")
+
+
+def form_problem(call: HostCall) -> str | None:
+    """What is wrong with the operands of a call, apart from where they lie."""
+    integers, memory = sum(c in "ij" for c in call.form), call.form.count("m")
+    capitals = lengths(call.form)
+    if len(call.form) != integers + memory + capitals:
+        return f"the form {call.form!r} has other letters than i, j, m and capitals"
+    if (len(call.numbers), len(call.memory)) != (integers, memory):
+        given = f"{len(call.numbers)} numbers and {len(call.memory)} memory"
+        return f"the form {call.form!r} does not fit {given}"
+    if len(call.form) + capitals > MOST_ARGUMENTS:
+        return f"the form {call.form!r} has more than {MOST_ARGUMENTS} arguments, lengths included"
+    if call.split is not None and not (0 <= call.split[0] < integers and call.split[1] > 0):
+        return f"splits number {call.split[0]} of {integers} by {call.split[1]}"
+    return None
+
+
+def is_inside(part: HostMemory, call: HostCall) -> bool:
+    """May the routine do so with this slot, and does each call start inside it?"""
+    if part.access not in ACCESS or (part.access != "read" and part.slot.kind == "constant"):
+        return False
+    moves = (call.systems - 1) * part.per_system + (call.blocks - 1) * part.per_block
+    room = part.slot.type.size - part.offset - moves
+    is_idle = call.systems == 0 or call.blocks == 0
+    return is_idle or not (is_below(room, 1) or is_below(part.offset, 0))
+
+
 # -- steps that run schedules ----------------------------------------------------------------------
 
 
@@ -240,6 +292,15 @@ def dims_in(schedule: Schedule) -> set[Named]:
         if isinstance(step, Launch):
             sizes += [step.groups, step.flops, *step.args.values()]
             sizes += [b.count for b in step.program.buffers if b.count is not None]
+        elif isinstance(step, HostCall):
+            sizes += [step.systems, step.flops, *step.numbers]
+            sizes += [n for part in step.memory for n in sizes_of(part)]
         elif isinstance(step, Loop):
             sizes.append(step.length)
     return {dim for size in sizes for dim in dims_of(size)}
+
+
+def sizes_of(part: HostMemory | HostRoom) -> tuple[Size, ...]:
+    if isinstance(part, HostRoom):
+        return (part.nbytes,)
+    return part.offset, part.per_system, part.per_block

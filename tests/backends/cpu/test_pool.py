@@ -36,11 +36,15 @@ from tests.modules import ROOT
 from tetrad.backends.cpu import pool
 from tetrad.backends.cpu.pool import Trapped, run
 from tetrad.backends.cpu.table import (
+    ADDRESS,
     FOREVER,
+    SCRATCH,
+    VALUE,
     BranchEntry,
     CallEntry,
     Entry,
-    ForeignEntry,
+    HostArgument,
+    HostEntry,
     KernelEntry,
     LoopEntry,
     Table,
@@ -269,25 +273,48 @@ def test_a_branch_clamps_its_index(index: int, chosen: int) -> None:
     same_for_all(go, mixed(data(), 1, chosen))
 
 
-def test_a_foreign_function_is_called_once_between_kernels() -> None:
-    seen: list[int] = []
+Pointer = ctypes.POINTER(ctypes.c_int64)
 
-    @ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int64))
-    def reverse(words: ctypes._Pointer[ctypes.c_int64]) -> None:
-        seen.append(words[1])
-        view = np.ctypeslib.as_array(ctypes.cast(words[0], ctypes.POINTER(ctypes.c_int64)), (N,))
-        view[:] = view[::-1].copy()
 
-    address = ctypes.cast(reverse, ctypes.c_void_p).value or 0
-    table = Table((mix(0, 1, 2), ForeignEntry(address, (Word(1, 0), Word(-1, 5))), mix(1, 0, 3)))
+@ctypes.CFUNCTYPE(None, Pointer, Pointer, Pointer, Pointer, ctypes.c_char_p, ctypes.c_int64)
+def note_call(
+    seen: ctypes._Pointer[ctypes.c_int64],
+    given: ctypes._Pointer[ctypes.c_int64],
+    left: ctypes._Pointer[ctypes.c_int64],
+    room: ctypes._Pointer[ctypes.c_int64],
+    letter: bytes,
+    length: int,
+) -> None:
+    """A routine of another library: what it is given, noted where it is told to."""
+    room[0] = left[0]
+    seen[0] = given[0] * 10000 + room[0] * 1000 + letter[0] * length
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_calls_of_a_routine_are_spread_over_the_workers(shared: bool) -> None:
+    """Memory moves with systems and blocks, an integer is worked off in blocks, room is scratch."""
+    systems, blocks, most, count = 5, 3, 4, 10
+    arguments = (
+        HostArgument(VALUE, Word(1, 0), 8 * blocks, 8),
+        HostArgument(VALUE, Word(0, 16), 8, 0),
+        HostArgument(ADDRESS, Word(-1, count), 0, -most, most),
+        HostArgument(SCRATCH, Word(-1, 64)),
+        HostArgument(ADDRESS, Word(-1, ord("R"))),
+        HostArgument(VALUE, Word(-1, 1)),
+    )
+    address = ctypes.cast(note_call, ctypes.c_void_p).value or 0
+    entry = HostEntry(address, arguments, systems * blocks, blocks, shared=shared)
+    table = Table((mix(0, 2, 2), entry, mix(2, 0, 3)), scratch_bytes=128)
+    assert table.calls_out
 
     def go(threads: int) -> Sequence[np.ndarray]:
-        x, y = data(), np.zeros(N, np.int64)
-        run(table, addresses(x, y), threads)
-        return (x,)
+        x, seen, y = data(), np.zeros(systems * blocks, np.int64), np.zeros(N, np.int64)
+        run(table, addresses(x, seen, y), threads)
+        return x, seen
 
-    same_for_all(go, mixed(mixed(data(), 2, 0)[::-1], 3, 0))
-    assert seen == [5] * len(THREADS)
+    given = data()[2 : 2 + systems, None] * 10000
+    noted = (given + np.array([4, 4, 2]) * 1000 + ord("R")).ravel()
+    same_for_all(go, mixed(mixed(data(), 2, 0), 3, 0), noted)
 
 
 def test_every_worker_has_its_own_scratch() -> None:

@@ -12,7 +12,8 @@ from tetrad.backends.cpu.table import (
     BranchEntry,
     CallEntry,
     Entry,
-    ForeignEntry,
+    HostArgument,
+    HostEntry,
     KernelEntry,
     LoopEntry,
     Table,
@@ -49,6 +50,16 @@ def test_a_kernel_record() -> None:
     assert records(Table((entry,))) == [[*header, CODE, 10, 3, 2, 2, 64, -1, 7]]
 
 
+def test_a_host_record() -> None:
+    """As that of a kernel, one call a slice: routine, blocks and arguments are its words."""
+    entry = HostEntry(CODE, (HostArgument(1, Word(-1, 7), 0, -4, 4),), 6, 2, shared=True)
+    header = [KINDS["HOST"], HEADER_WORDS + 20, FLAGS["BARRIER"] | FLAGS["SHARED"], 0]
+    words = [n for value in (CODE, 2, 1, 1, 7, 0, -4, 4) for n in (-1, value)]
+    table = Table((entry,))
+    assert records(table) == [[*header, CODE, 6, 1, 8, *words]]
+    assert table.calls_out and table.width == 6 and not Table((kernel(),)).calls_out
+
+
 def test_barriers_stand_where_something_may_depend_on_them() -> None:
     loop = LoopEntry((kernel(),), Word(-1, 2))
     assert barriers(kernel(), kernel()) == [True, True]
@@ -59,14 +70,15 @@ def test_barriers_stand_where_something_may_depend_on_them() -> None:
 
 
 def test_entries_that_worker_0_runs_alone_need_none_between_them() -> None:
-    foreign = ForeignEntry(CODE, ())
-    assert barriers(kernel(serial=True), foreign, kernel(serial=True), kernel()) == [
+    host = HostEntry(CODE, (), 1, serial=True)
+    assert barriers(kernel(serial=True), host, kernel(serial=True), kernel()) == [
         False,
         False,
         True,
         True,
     ]
     assert barriers(kernel(), kernel(serial=True)) == [True, True]
+    assert barriers(kernel(serial=True), HostEntry(CODE, (), 3)) == [True, True]
 
 
 def test_bases_are_counted_through_loops_and_branches_but_not_calls() -> None:
@@ -102,7 +114,7 @@ def test_heavy_is_estimated_or_told() -> None:
     assert Table((kernel(HEAVY_GROUPS),)).heavy
     assert Table((LoopEntry((kernel(),), Word(-1, FOREVER), until=Word(0, 0)),)).heavy
     assert Table((LoopEntry((kernel(),), Word(0, 0)),)).heavy  # trips in memory: any number
-    assert Table((ForeignEntry(CODE, ()),)).heavy
+    assert Table((HostEntry(CODE, (), 1),)).heavy
     assert not Table((kernel(HEAVY_GROUPS),), heavy=False).heavy
 
 
@@ -117,7 +129,9 @@ def deep(levels: int) -> Table:
     ("make", "message"),
     [
         (lambda: Table((KernelEntry(0, (), 1, name="f"),)), "'f' has no code"),
-        (lambda: Table((ForeignEntry(0, ()),)), "has no code"),
+        (lambda: Table((HostEntry(0, (), 1),)), "has no code"),
+        (lambda: Table((HostEntry(CODE, (), -1),)), "called -1 times"),
+        (lambda: Table((HostEntry(CODE, (HostArgument(0, Word(0, 0)),) * 21, 1),)), "21 arguments"),
         (lambda: Table((kernel(-1),)), "-1 workgroups"),
         (lambda: Table((kernel(base=-2),)), "base -2"),
         (lambda: Table((BranchEntry(Word(0, 0), ()),)), "branch without tables"),

@@ -12,22 +12,35 @@ from typing import Protocol
 
 import numpy as np
 
+from tetrad.backends.cpu.encode_host import host_entry, room_layout
 from tetrad.backends.cpu.encode_loops import NUMBER, control_entry, inner_tables, times
 from tetrad.backends.cpu.memory import ALIGNMENT, Storage
 from tetrad.backends.cpu.table import (
     BranchEntry,
     CallEntry,
     Entry,
+    HostEntry,
     KernelEntry,
     LoopEntry,
     Table,
     Word,
 )
 from tetrad.core import show
-from tetrad.core.record import record, replace
+from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.kernel.nodes import TAG_SHIFT, Program
-from tetrad.schedule.nodes import Call, Control, Launch, Loop, Schedule, Slot, Step, TrapSite
+from tetrad.schedule.nodes import (
+    Call,
+    Control,
+    HostCall,
+    Launch,
+    Leaf,
+    Loop,
+    Schedule,
+    Slot,
+    Step,
+    TrapSite,
+)
 from tetrad.schedule.plan import Life, Plan, lifetimes, nbytes_at, plan
 
 Dims = Mapping[str, int]
@@ -117,9 +130,14 @@ class TableEncoder:
                     launches.update(part.launches)
                     cost.add_inner(part, times(step, dims))
                 continue
+            cost.add(step, dims)
+            if isinstance(step, HostCall):
+                rooms = room_layout(step, dims)
+                scratch = max(scratch, rooms[-1])
+                entries += self.host_entries(step, dims, where, rooms)
+                continue
             needed = scratch_layout(step.program, dims)
             scratch = max(scratch, needed[-1])
-            cost.add(step, dims)
             tag = self.tags.setdefault(step, len(self.tags))
             launches[tag] = step
             entry = self.kernel_entry(step, dims, where, needed, tag)
@@ -149,6 +167,14 @@ class TableEncoder:
         temps, lives = lifetimes(schedule, dims, arenas_of(self.inner(schedule, dims)))
         return Places(schedule, dict(zip(temps, plan(lives).offsets, strict=True)), self.constants)
 
+    def host_entries(
+        self, call: HostCall, dims: Dims, where: Where, rooms: list[int]
+    ) -> list[Entry]:
+        """The entry of a call; none where there is no system."""
+        spent = nanoseconds(moved_bytes(call, dims), bind(call.flops, dims))
+        made = host_entry(call, dims, where, rooms, is_shared=spent > SHARED_NS)
+        return [made] if made.calls else []
+
     def kernel_entry(
         self, launch: Launch, dims: Dims, where: Where, scratch: list[int], tag: int
     ) -> Entry | None:
@@ -160,14 +186,12 @@ class TableEncoder:
         args = [given[a] for a in launch.program.args]
         numbers = scratch[:-1] + args + [groups, 1] + counts + [tag]
         words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]
-        spent = nanoseconds(launch_bytes(launch, dims), bind(launch.flops, dims))
+        spent = nanoseconds(moved_bytes(launch, dims), bind(launch.flops, dims))
         pieces = int(spent // SLICE_NS) + 1
         piece = 0 if pieces == 1 else max(1, groups // pieces)
         address = self.addresses[launch.program]
-        is_small = spent < SERIAL_NS and not launch.calls_out
-        kind = {"serial": groups == 1 or is_small, "shared": spent > SHARED_NS}
-        entry = KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, **kind)
-        return replace(entry, calls_out=True) if launch.calls_out else entry
+        kind = {"serial": groups == 1 or spent < SERIAL_NS, "shared": spent > SHARED_NS}
+        return KernelEntry(address, tuple(words), groups, slice=piece, name=launch.name, **kind)
 
 
 def arenas_of(inner: Mapping[Control, list[EncodedTable]]) -> dict[Slot, int]:
@@ -227,8 +251,8 @@ class Cost:
     def __init__(self) -> None:
         self.nanoseconds, self.bytes, self.flops = 0.0, 0, 0
 
-    def add(self, launch: Launch, dims: Dims) -> None:
-        moved, flops = launch_bytes(launch, dims), bind(launch.flops, dims)
+    def add(self, step: Leaf, dims: Dims) -> None:
+        moved, flops = moved_bytes(step, dims), bind(step.flops, dims)
         self.nanoseconds += nanoseconds(moved, flops)
         self.bytes += moved
         self.flops += flops
@@ -239,13 +263,13 @@ class Cost:
         self.flops += inner.flops * times
 
 
-def launch_bytes(launch: Launch, dims: Dims) -> int:
-    """What a launch reads and writes; of slots it touches in part, about as much as of the largest
-    of the others."""
-    sizes = [nbytes_at(slot.type, dims) for slot in launch.slots]
-    if not launch.partly and not launch.updates:
+def moved_bytes(step: Leaf, dims: Dims) -> int:
+    """What a step reads and writes; of slots a launch touches in part, about as much as of the
+    largest of the others."""
+    sizes = [nbytes_at(slot.type, dims) for slot in step.slots]
+    if isinstance(step, HostCall) or not (step.partly or step.updates):
         return sum(sizes)
-    in_part = [slot in launch.partly or slot in launch.updates for slot in launch.slots]
+    in_part = [slot in step.partly or slot in step.updates for slot in step.slots]
     most = max((n for n, part in zip(sizes, in_part, strict=True) if not part), default=0)
     return sum(min(n, most) if part else n for n, part in zip(sizes, in_part, strict=True))
 
@@ -283,9 +307,14 @@ def tables_of(table: Table, schedule: Schedule, dims: Dims) -> dict[Schedule, Ta
 
 def running(schedule: Schedule, dims: Dims) -> list[Step]:
     """The steps that have an entry: a launch without workgroups has none."""
-    return [
-        step for step in schedule.steps if isinstance(step, Control) or bind(step.groups, dims) != 0
-    ]
+    return [step for step in schedule.steps if times_of(step, dims) != 0]
+
+
+def times_of(step: Step, dims: Dims) -> int:
+    """The workgroups of a launch, or the calls of a routine."""
+    if isinstance(step, Control):
+        return 1
+    return bind(step.calls if isinstance(step, HostCall) else step.groups, dims)
 
 
 def describe_table(table: Table, schedule: Schedule, dims: Dims) -> str:
@@ -310,6 +339,8 @@ def describe_entry(step: Step, entry: Entry, schedule: Schedule) -> str:
     if isinstance(step, Control):
         given = entry.bases if isinstance(entry, CallEntry) else called_bases(entry)
         return f"{step.name}({', '.join(word_text(w, schedule) for w in given)})"
+    if isinstance(step, HostCall) and isinstance(entry, HostEntry):
+        return describe_host(step, entry, schedule)
     if not isinstance(entry, KernelEntry) or not isinstance(step, Launch):
         raise TypeError(f"{entry.name}: a launch is a kernel entry, an invocation a call entry")
     storage = [b.name for b in step.program.buffers if not b.is_scratch]
@@ -328,6 +359,12 @@ def describe_entry(step: Step, entry: Entry, schedule: Schedule) -> str:
     slices, how = f" slice {entry.slice}" if entry.slice else "", " serial" if entry.serial else ""
     how = " shared" if entry.shared and not entry.serial else how
     return f"{entry.name} [groups {entry.groups}{slices}{how}] {' '.join(words)}"
+
+
+def describe_host(call: HostCall, entry: HostEntry, schedule: Schedule) -> str:
+    words = [word_text(argument.word, schedule) for argument in entry.arguments]
+    how = " serial" if entry.serial else " shared" if entry.shared else ""
+    return f"{call.name} [calls {entry.calls}{how}] {call.form} {' '.join(words)}"
 
 
 def called_bases(entry: Entry) -> tuple[Word, ...]:

@@ -1,7 +1,7 @@
 """CPU back end, tables: a schedule with all sizes known, as immutable entries and as the image
 native code executes.
 
-Receives entries (kernel, call, loop, branch, foreign), returns a `Table` whose `address` the pool
+Receives entries (kernel, host, call, loop, branch), returns a `Table` whose `address` the pool
 runs. A word of an entry is a number, or an address relative to one of the bases (arena, weights,
 inputs) given at each run.
 """
@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tetrad.backends.cpu.native import FLAGS, HEADER_WORDS, KINDS
 from tetrad.core.errors import CompileError
+from tetrad.core.lapack import MOST_ARGUMENTS
 from tetrad.core.record import record
 
 BARRIER, SERIAL, SHARED = FLAGS["BARRIER"], FLAGS["SERIAL"], FLAGS["SHARED"]
@@ -23,6 +24,7 @@ HEAVY_GROUPS = 2048  # a table of fewer workgroups is usually done before a seco
 STACK_BYTES = 256 << 10  # what nested entries may take of a worker's stack
 FRAME_BYTES = 512  # of it, the native frames of one level
 LOOP_BYTES = 128  # and the frame of a loop that one worker runs
+HOST_BYTES = 3 * 8 * MOST_ARGUMENTS  # arguments of a routine: values, addresses, as passed
 FOREVER = 1 << 62  # trips of a loop that only its condition ends
 
 
@@ -39,8 +41,7 @@ class KernelEntry:
 
     `slice`: workgroups between two looks at the stop word, 0 = none in between. `barrier` False:
     the next entry does not depend on this one. `serial`: so small that worker 0 runs it alone.
-    `calls_out`: it calls LAPACK. `shared`: so large that a worker who is done takes over what
-    others have not begun.
+    `shared`: so large that a worker who is done takes over what others have not begun.
     """
 
     function: int
@@ -50,8 +51,38 @@ class KernelEntry:
     name: str = ""
     serial: bool = False
     barrier: bool = True
-    calls_out: bool = False
     shared: bool = False
+
+
+VALUE, ADDRESS, SCRATCH = 0, 1, 2  # what a routine is given: see `native.entries`
+UNBOUNDED = (1 << 63) - 1
+
+
+class HostArgument(NamedTuple):
+    """What a routine is given: a word, its address, or memory so far into the worker's scratch; how
+    far it moves with each system and each block, and the most it may be."""
+
+    how: int
+    word: Word
+    per_system: int = 0
+    per_block: int = 0
+    most: int = UNBOUNDED
+
+
+@record
+class HostEntry:
+    """A routine of another library, called `calls` times: for every system, and for each of the
+    `blocks` it has. Calls are split over the workers as workgroups are; `serial` and `shared` as
+    for kernels."""
+
+    routine: int
+    arguments: tuple[HostArgument, ...]
+    calls: int
+    blocks: int = 1
+    name: str = ""
+    serial: bool = False
+    shared: bool = False
+    calls_out: bool = True
 
 
 @record
@@ -115,17 +146,7 @@ class BranchEntry:
     name: str = ""
 
 
-@record
-class ForeignEntry:
-    """`void function(ptr words)`, called by worker 0 with the words resolved."""
-
-    function: int
-    words: tuple[Word, ...]
-    name: str = ""
-    calls_out: bool = True
-
-
-Entry = KernelEntry | CallEntry | LoopEntry | BranchEntry | ForeignEntry
+Entry = KernelEntry | HostEntry | CallEntry | LoopEntry | BranchEntry
 
 
 class Encoded(NamedTuple):
@@ -212,16 +233,12 @@ def needs_barrier(entries: tuple[Entry, ...], i: int) -> bool:
 
 def stands_alone(entry: Entry) -> bool:
     """Is nothing of the entry read by all workers, and is there no barrier inside?"""
-    return isinstance(entry, KernelEntry | ForeignEntry) or getattr(entry, "alone", False)
+    return isinstance(entry, KernelEntry | HostEntry) or getattr(entry, "alone", False)
 
 
 def runs_alone(entry: Entry) -> bool:
     """Does worker 0 run it while the others wait?"""
-    return (
-        isinstance(entry, ForeignEntry)
-        or getattr(entry, "serial", False)
-        or getattr(entry, "alone", False)
-    )
+    return getattr(entry, "serial", False) or getattr(entry, "alone", False)
 
 
 def encode(entry: Entry) -> Encoded:
@@ -234,11 +251,8 @@ def encode(entry: Entry) -> Encoded:
             return encode_loop(entry)
         case BranchEntry():
             return encode_branch(entry)
-        case ForeignEntry():
-            check_function(entry.function, entry.name)
-            payload = [entry.function, len(entry.words), *chain.from_iterable(entry.words)]
-            bases, stack = bases_used(entry.words), 8 * len(entry.words)
-            return Encoded("FOREIGN", 0, payload, bases=bases, stack=stack, work=HEAVY_GROUPS)
+        case HostEntry():
+            return encode_host(entry)
 
 
 def encode_kernel(entry: KernelEntry) -> Encoded:
@@ -262,6 +276,37 @@ def encode_kernel(entry: KernelEntry) -> Encoded:
     return Encoded(
         "KERNEL", flags, payload, bases=bases, stack=8 * len(entry.words), work=entry.groups
     )
+
+
+def encode_host(entry: HostEntry) -> Encoded:
+    """As a kernel whose workgroups are calls; after each of them the stop word is looked at."""
+    check_function(entry.routine, entry.name)
+    if entry.calls < 0 or entry.blocks < 1 or len(entry.arguments) > MOST_ARGUMENTS:
+        raise CompileError(
+            f"schedule: {entry.name!r} is called {entry.calls} times in {entry.blocks} blocks with "
+            f"{len(entry.arguments)} arguments"
+        )
+    head = (entry.routine, entry.blocks, len(entry.arguments))
+    words = [*map(number, head), *chain.from_iterable(map(argument_words, entry.arguments))]
+    payload = [entry.routine, entry.calls, 1, len(words), *chain.from_iterable(words)]
+    flags, stack = SERIAL if entry.serial else SHARED if entry.shared else 0, HOST_BYTES
+    return Encoded(
+        "HOST",
+        flags,
+        payload,
+        bases=bases_used(words),
+        stack=8 * len(words) + stack,
+        work=max(entry.calls, HEAVY_GROUPS),
+    )
+
+
+def argument_words(argument: HostArgument) -> tuple[Word, ...]:
+    how, word, *moves = argument
+    return (number(how), word, *map(number, moves))
+
+
+def number(value: int) -> Word:
+    return Word(-1, value)
 
 
 def encode_call(entry: CallEntry) -> Encoded:
@@ -376,7 +421,12 @@ def stack_of(e: Encoded) -> int:
 
 
 def width_of(entry: Entry) -> int:
-    return entry.groups if isinstance(entry, KernelEntry) and not entry.serial else 0
+    match entry:
+        case KernelEntry(serial=False):
+            return entry.groups
+        case HostEntry(serial=False):
+            return entry.calls
+    return 0
 
 
 def inner_width(entry: Entry, e: Encoded) -> int:

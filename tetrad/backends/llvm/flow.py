@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 
 from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules, form, index_stride
 from tetrad.core.dtypes import i32, index
@@ -307,35 +306,6 @@ write:
 done:
   ret void
 }"""
-
-
-@rules.rule(n.Foreign)
-def emit_foreign(cg: Codegen, node: n.Foreign) -> None:
-    """Everything by address: integers and characters lie in slots of this frame, each set before
-    the call."""
-    numbers = iter(node.numbers)
-    memory = iter(zip(node.buffers, node.at, strict=True))
-    operands = [foreign_operand(cg, letter, numbers, memory) for letter in node.form]
-    operands += ["i64 1" for letter in node.form if letter.isupper()]  # the lengths of characters
-    # code of another library: no buffer of ours
-    function = cg.new(f"inttoptr i64 {cg.scalar(node.routine)} to ptr")
-    cg.line(f"call void {function}({', '.join(operands)})")
-
-
-def foreign_operand(
-    cg: Codegen, letter: str, numbers: Iterator[n.Value], memory: Iterator[tuple[n.Buffer, n.Value]]
-) -> str:
-    if letter == "m":
-        buffer, at = next(memory)
-        return f"ptr {cg.pointer(buffer, cg.scalar(at))}"
-    kind, value = (
-        ("i8", str(ord(letter))) if letter.isupper() else ("i64", cg.scalar(next(numbers)))
-    )
-    if letter == "j":
-        kind, value = "i32", cg.new(f"trunc i64 {value} to i32")
-    slot = cg.alloca(kind)
-    cg.line(f"store {kind} {value}, ptr {slot}")
-    return f"ptr {slot}"
 
 
 @rules.rule(n.Region)

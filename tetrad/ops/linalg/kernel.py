@@ -8,13 +8,13 @@ from collections.abc import Callable
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.loopnest.frame import Frame
-from tetrad.ops.linalg import lapack, small_systems
+from tetrad.ops.linalg import lapack_factors, lapack_systems, small_systems
 from tetrad.ops.linalg.eigen import eig, eigvals
 from tetrad.ops.linalg.factors import eigh, eigvalsh, qr, svd, svdvals
 from tetrad.ops.linalg.systems import SMALL, cholesky, linear_solve, lu, lu_det, triangular_solve
-from tetrad.schedule.nodes import Launch
+from tetrad.schedule.nodes import Launch, Leaf
 
-Generator = Callable[[Frame, Group], Launch]
+Generator = Callable[[Frame, Group], "Launch | list[Leaf]"]
 
 
 def is_small(node: Node) -> bool:
@@ -28,17 +28,17 @@ def by_size(small: Generator, large: Generator) -> Generator:
     return lambda frame, group: (small if is_small(group.root) else large)(frame, group)
 
 
-lu.kernel(by_size(small_systems.lower_small_lu, lapack.lower_lu))
-linear_solve.kernel(by_size(small_systems.lower_small_solve, lapack.lower_linear_solve))
+lu.kernel(by_size(small_systems.lower_small_lu, lapack_systems.lower_lu))
+linear_solve.kernel(by_size(small_systems.lower_small_solve, lapack_systems.lower_linear_solve))
 triangular_solve.kernel(
-    by_size(small_systems.lower_small_triangular, lapack.lower_triangular_solve)
+    by_size(small_systems.lower_small_triangular, lapack_systems.lower_triangular_solve)
 )
-cholesky.kernel(by_size(small_systems.lower_small_cholesky, lapack.lower_cholesky))
+cholesky.kernel(by_size(small_systems.lower_small_cholesky, lapack_systems.lower_cholesky))
 lu_det.kernel(small_systems.lower_det)
-qr.kernel(lapack.lower_qr)
-eigh.kernel(lapack.lower_eigh)
-eigvalsh.kernel(lapack.lower_eigh)
-eig.kernel(lapack.lower_eig)
-eigvals.kernel(lapack.lower_eig)
-svd.kernel(lapack.lower_svd)
-svdvals.kernel(lapack.lower_svd)
+qr.kernel(lapack_factors.lower_qr)
+eigh.kernel(lapack_factors.lower_eigh)
+eigvalsh.kernel(lapack_factors.lower_eigh)
+eig.kernel(lapack_factors.lower_eig)
+eigvals.kernel(lapack_factors.lower_eig)
+svd.kernel(lapack_factors.lower_svd)
+svdvals.kernel(lapack_factors.lower_svd)

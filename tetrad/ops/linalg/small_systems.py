@@ -1,9 +1,9 @@
 """Kernels, small systems of equations: one system in each lane, so 16 of them advance together.
 
 Receives the ops of `ops.linalg.systems` on matrices of at most `SMALL` rows; larger ones go to
-`ops.linalg.lapack`. Matrices are turned on their way into scratch, so that neighbouring lanes are
-neighbours in memory. What a pivot decides differs between lanes, so exchanges are selections. Lanes
-without a system repeat the last one and write nothing.
+`ops.linalg.lapack_systems`. Matrices are turned on their way into scratch, so that neighbouring
+lanes are neighbours in memory. What a pivot decides differs between lanes, so exchanges are
+selections. Lanes without a system repeat the last one and write nothing.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ EXIT = 0xFFFF
 
 # Records of a table image: kind, size in words, flags, profile slot; then what the kind needs (see
 # runtime.table).
-KINDS = {"KERNEL": 0, "CALL": 1, "LOOP": 2, "BRANCH": 3, "FOREIGN": 4}
+KINDS = {"KERNEL": 0, "CALL": 1, "LOOP": 2, "BRANCH": 3, "HOST": 4}
 FLAGS = {
     "BARRIER": 1,
     "SERIAL": 2,

@@ -8,6 +8,21 @@ relative to.
 
 from __future__ import annotations
 
+from tetrad.core.lapack import MOST_ARGUMENTS
+
+
+def argument_loads() -> str:
+    """The arguments of a routine, out of the list in which they stand."""
+    return "\n".join(
+        f"  %a{i}.at = getelementptr ptr, ptr %list, i64 {i}\n  %a{i} = load ptr, ptr %a{i}.at"
+        for i in range(MOST_ARGUMENTS)
+    )
+
+
+def arguments() -> str:
+    return ", ".join(f"ptr %a{i}" for i in range(MOST_ARGUMENTS))
+
+
 ENTRIES = """
 ; A word of a table: base < 0 is an immediate, else an address relative to that base.
 define internal i64 @tetrad.word(ptr %pair, ptr %bases) nounwind {
@@ -65,7 +80,8 @@ done:
 ; entry -> victim -> look -[all taken]-> spent;  look -> take -[too late]-> spent;
 ;   take -> check -[trouble]-> done
 ; check -> call -> look;  spent -[more workers]-> victim;  spent -> done
-define internal void @tetrad.share(ptr %frame, ptr %record, ptr %args, i64 %threads) nounwind {
+define internal void @tetrad.share(ptr %frame, ptr %record, ptr %function, ptr %args,
+                                   i64 %threads) nounwind {
 entry:
   %ctx = load ptr, ptr %frame
   %worker.at = getelementptr i64, ptr %frame, i64 $WORKER
@@ -80,8 +96,6 @@ entry:
   %claims = load ptr, ptr %claims.at
   %own = getelementptr [8 x i64], ptr %claims, i64 %worker, i64 %other
   store atomic i64 0, ptr %own monotonic, align 8
-  %function.at = getelementptr i64, ptr %record, i64 4
-  %function = load ptr, ptr %function.at
   %groups.at = getelementptr i64, ptr %record, i64 5
   %groups = load i64, ptr %groups.at
   %slice.at = getelementptr i64, ptr %record, i64 6
@@ -134,8 +148,67 @@ done:
   ret void
 }
 
+; One call of a routine of another library, in the place of a kernel's workgroup. Words: routine,
+; blocks of a system, number of arguments; then of each: how it is passed, its value, how far this
+; moves with the system and with the block, the most it may be. Passed are the value (0), its
+; address (1), or the memory so far behind the start of the worker's scratch (2). As many arguments
+; are passed as any routine has: the rest lie where one that takes fewer does not look.
+; entry -> head -[i < n]-> body -> head;  head -> call
+define internal void @tetrad.host(ptr %words, i64 %this, i64 %next, ptr %scratch,
+                                  ptr %ctx) nounwind {
+entry:
+  %values = alloca [$MOST_ARGUMENTS x i64], align 16
+  %list = alloca [$MOST_ARGUMENTS x ptr], align 16
+  store [$MOST_ARGUMENTS x ptr] zeroinitializer, ptr %list
+  %routine = load ptr, ptr %words
+  %blocks.at = getelementptr i64, ptr %words, i64 1
+  %blocks = load i64, ptr %blocks.at
+  %n.at = getelementptr i64, ptr %words, i64 2
+  %n = load i64, ptr %n.at
+  %first = getelementptr i64, ptr %words, i64 3
+  %system = udiv i64 %this, %blocks
+  %block = urem i64 %this, %blocks
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %following, %body ]
+  %more = icmp ult i64 %i, %n
+  br i1 %more, label %body, label %call
+body:
+  %argument = getelementptr [5 x i64], ptr %first, i64 %i
+  %how = load i64, ptr %argument
+  %start.at = getelementptr i64, ptr %argument, i64 1
+  %start = load i64, ptr %start.at
+  %per.system.at = getelementptr i64, ptr %argument, i64 2
+  %per.system = load i64, ptr %per.system.at
+  %per.block.at = getelementptr i64, ptr %argument, i64 3
+  %per.block = load i64, ptr %per.block.at
+  %most.at = getelementptr i64, ptr %argument, i64 4
+  %most = load i64, ptr %most.at
+  %by.system = mul i64 %system, %per.system
+  %by.block = mul i64 %block, %per.block
+  %moved = add i64 %by.system, %by.block
+  %sum = add i64 %start, %moved
+  %value = call i64 @llvm.smin.i64(i64 %sum, i64 %most)
+  %value.at = getelementptr i64, ptr %values, i64 %i
+  store i64 %value, ptr %value.at
+  %plain = inttoptr i64 %value to ptr
+  %room = getelementptr i8, ptr %scratch, i64 %value
+  %by.address = icmp eq i64 %how, 1
+  %in.scratch = icmp eq i64 %how, 2
+  %either = select i1 %by.address, ptr %value.at, ptr %plain
+  %passed = select i1 %in.scratch, ptr %room, ptr %either
+  %to = getelementptr ptr, ptr %list, i64 %i
+  store ptr %passed, ptr %to
+  %following = add i64 %i, 1
+  br label %head
+call:
+$ARGUMENT_LOADS
+  call void %routine($ARGUMENTS)
+  ret void
+}
+
 ; Record: function, groups, slice, number of words, words. Workers split the groups into contiguous
-; ranges.
+; ranges. A group of a HOST record is a call of a routine.
 ; entry -[not for me]-> done;  entry -> split -[nothing, and nothing to share]-> done
 ; split -> prepare -[shared]-> share -> done;  prepare -> head
 ; head -[trouble]-> done;  head -> call -[more]-> head;  call -> done
@@ -169,7 +242,10 @@ split:
   br i1 %works, label %prepare, label %done
 prepare:
   %function.at = getelementptr i64, ptr %record, i64 4
-  %function = load ptr, ptr %function.at
+  %compiled = load ptr, ptr %function.at
+  %kind = load i64, ptr %record
+  %is.host = icmp eq i64 %kind, $HOST
+  %function = select i1 %is.host, ptr @tetrad.host, ptr %compiled
   %slice.at = getelementptr i64, ptr %record, i64 6
   %slice = load i64, ptr %slice.at
   %n.at = getelementptr i64, ptr %record, i64 7
@@ -179,7 +255,7 @@ prepare:
   call void @tetrad.resolve(ptr %pairs, i64 %n, ptr %bases, ptr %args)
   br i1 %shares, label %share, label %range
 share:
-  call void @tetrad.share(ptr %frame, ptr %record, ptr %args, i64 %threads)
+  call void @tetrad.share(ptr %frame, ptr %record, ptr %function, ptr %args, i64 %threads)
   br label %done
 range:
   %scratch.at = getelementptr i64, ptr %frame, i64 $AREA
@@ -198,33 +274,6 @@ call:
   call void %function(ptr %args, i64 %from, i64 %to, ptr %scratch, ptr %ctx)
   %more = icmp ult i64 %to, %end
   br i1 %more, label %head, label %done
-done:
-  ret void
-}
-
-; Record: function, number of words, words. Worker 0 calls; the others go on to the barrier.
-; entry -[worker 0]-> check -[no trouble]-> call -> done;  entry, check -> done
-define internal void @tetrad.foreign(ptr %frame, ptr %record, ptr %bases) nounwind {
-entry:
-  %ctx = load ptr, ptr %frame
-  %worker.at = getelementptr i64, ptr %frame, i64 $WORKER
-  %worker = load i64, ptr %worker.at
-  %first = icmp eq i64 %worker, 0
-  br i1 %first, label %check, label %done
-check:
-  %trouble = call i64 @tetrad.trouble(ptr %ctx)
-  %fine = icmp eq i64 %trouble, 0
-  br i1 %fine, label %call, label %done
-call:
-  %function.at = getelementptr i64, ptr %record, i64 4
-  %function = load ptr, ptr %function.at
-  %n.at = getelementptr i64, ptr %record, i64 5
-  %n = load i64, ptr %n.at
-  %args = alloca i64, i64 %n, align 16
-  %pairs = getelementptr i64, ptr %record, i64 6
-  call void @tetrad.resolve(ptr %pairs, i64 %n, ptr %bases, ptr %args)
-  call void %function(ptr %args)
-  br label %done
 done:
   ret void
 }
@@ -301,7 +350,7 @@ clock:
 ; All entries of a table. The last barrier of the outermost table is left out: the end of the run
 ; takes its place.
 ; entry -[empty]-> done;  entry -> head -[profile]-> clock -> enter;
-;   head -> enter -> one of five -> after
+;   head -> enter -> one of four -> after
 ; after -[barrier]-> sync -> timed;  after -> timed -[profile]-> note -> next;  timed -> next
 ; next -[ended, or no entry left]-> done;  next -> head
 define internal void @tetrad.entries(ptr %frame, ptr %table, ptr %bases, ptr %profile,
@@ -338,8 +387,7 @@ enter:
   %since = phi i64 [ 0, %head ], [ %start, %clock ]
   switch i64 %kind, label %kernel [ i64 $CALL, label %call
                                     i64 $LOOP, label %loop
-                                    i64 $BRANCH, label %branch
-                                    i64 $FOREIGN, label %foreign ]
+                                    i64 $BRANCH, label %branch ]
 kernel:
   call void @tetrad.kernel(ptr %frame, ptr %record, ptr %bases)
   br label %after
@@ -351,9 +399,6 @@ loop:
   br label %after
 branch:
   call void @tetrad.branch(ptr %frame, ptr %record, ptr %bases, ptr %inner)
-  br label %after
-foreign:
-  call void @tetrad.foreign(ptr %frame, ptr %record, ptr %bases)
   br label %after
 after:
   %final = icmp eq i64 %fewer, 0

@@ -27,12 +27,13 @@ from tetrad.backends.cpu.native import (
     POOL,
     PROCESSOR_WORDS,
 )
-from tetrad.backends.cpu.native.entries import ENTRIES
+from tetrad.backends.cpu.native.entries import ENTRIES, argument_loads, arguments
 from tetrad.backends.cpu.native.loops import LOOPS
 from tetrad.backends.cpu.native.runs import RUNS
 from tetrad.backends.cpu.native.signals import SIGNALS
 from tetrad.backends.cpu.native.waiting import FUTEX, NAP, WAITING
 from tetrad.backends.llvm.target import Target
+from tetrad.core.lapack import MOST_ARGUMENTS
 
 # A worker's frame, on its stack: 64-bit words, the first is the address of the run context.
 FRAME = {
@@ -75,7 +76,8 @@ def native_text(target: Target, futex: bool | None = None) -> str:
         "PIECES": PIECES,
         "PIECES_LESS": PIECES - 1,
         "WATCH_TICKS": WATCH_TICKS, "LOOK_TICKS": LOOK_TICKS, "PROCESSOR_WORDS": PROCESSOR_WORDS,
-        "MARK": MARK,
+        "MARK": MARK, "MOST_ARGUMENTS": MOST_ARGUMENTS,
+        "ARGUMENT_LOADS": argument_loads(), "ARGUMENTS": arguments(),
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,
     }  # fmt: skip
     sleeping = FUTEX if futex else NAP
