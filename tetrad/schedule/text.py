@@ -507,8 +507,8 @@ class _Parser:
 # Not bound to a parser, which would then hold itself, and the weights of a model with it.
 _READERS: dict[str, Callable[[_Parser, str], None]] = {
     "dim": _Parser.dim, "kernel": _Parser.kernel, "schedule": _Parser.header,
-    "launch": _Parser.launch, "host": _Parser.host, "call": _Parser.call, "loop": _Parser.loop, "while": _Parser.whilst,
-    "switch": _Parser.switch, "return": _Parser.end,
+    "launch": _Parser.launch, "host": _Parser.host, "call": _Parser.call, "loop": _Parser.loop,
+    "while": _Parser.whilst, "switch": _Parser.switch, "return": _Parser.end,
 }  # fmt: skip
 
 
