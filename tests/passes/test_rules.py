@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import tetrad as td
 from tests.graph.graphs import arg, assert_same_result, close, count, random_inputs
 from tests.passes.examples import DIMS, EXAMPLES
 from tetrad.core.dtypes import (
@@ -235,3 +236,17 @@ def test_reshape_of_a_transpose_that_moves_only_ones_is_one_reshape() -> None:
     x = arg(0, f32, 1, 4, 1, 6)
     after = layout.apply(close(reshape(transpose(x, perm=(1, 0, 3, 2)), shape=(2, 12))))
     assert [n.op for n in after.nodes()][1:] == [reshape]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + td.linalg.svd(td.asarray(np.eye(3, dtype=np.complex64)))[1],
+        lambda x: x + td.topk(td.asarray(np.int32([3, 1, 2, 5])), 3)[0],
+    ],
+    ids=["complex factors", "the greatest integers"],
+)
+def test_ops_with_several_results_are_not_folded(function: Callable[..., td.Array]) -> None:
+    """A constant has one result; it was taken for all of them."""
+    x = td.zeros(3)
+    np.testing.assert_allclose(np.asarray(td.jit(function)(x)), np.asarray(function(x)), rtol=1e-6)

@@ -43,6 +43,8 @@ def stored(node: Node) -> Node | None:
 def is_foldable(node: Node) -> bool:
     if node.op.kind == "structural" or node.op is expand or not node.inputs or not is_exact(node):
         return False
+    if len(node.types) > 1:  # one node stands for all results, a constant for one
+        return False
     constants = [stored(i) for i in node.inputs]
     return all(c is not None for c in constants) and is_affordable(
         node, [c for c in constants if c is not None]
@@ -55,7 +57,7 @@ def is_exact(node: Node) -> bool:
     dtypes = [i.type.dtype for i in node.inputs]
     if node.op.kind in ("elementwise", "movement"):
         return not any(node.op.ulps.get(dtype) for dtype in dtypes)
-    return not any(dtype.is_float for dtype in dtypes)
+    return not any(dtype.is_float or dtype.is_complex for dtype in dtypes)
 
 
 def is_affordable(node: Node, constants: list[Node]) -> bool:
