@@ -16,7 +16,6 @@ from tetrad.core.errors import CompileError
 from tetrad.core.flags import flag_words
 from tetrad.core.record import record
 from tetrad.graph.nodes import Graph
-from tetrad.graph.text import diff
 
 if TYPE_CHECKING:
     from tetrad.passes.rewrite import Fired, RuleLog
@@ -74,4 +73,5 @@ def describe(step: Pass, before: Graph, after: Graph, fired: Sequence[Fired]) ->
         f"pass {step.name}: graph {before.name}: {len(before.nodes())} nodes -> "
         f"{len(after.nodes())}"
     ]
-    return "\n".join([*lines, *(f"  {f}" for f in fired), diff(before, after)])
+    changes: str = lazy.module("tetrad.graph.text").diff(before, after)  # seldom printed
+    return "\n".join([*lines, *(f"  {f}" for f in fired), changes])
