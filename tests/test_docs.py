@@ -31,7 +31,7 @@ from tetrad.core.errors import TetradError
 from tetrad.core.flags import FLAGS
 from tetrad.core.op import REGISTRY
 from tetrad.graph import verify as graph_verify
-from tetrad.kernel.math.exponential import ULPS
+from tetrad.kernel.math.ulps import ULPS
 from tetrad.kernel.verify import CODES
 from tetrad.models.arch import ARCHITECTURES
 from tetrad.quant.format import FORMATS

@@ -5,13 +5,14 @@ Array functions follow the Python array API standard (2025.12); `jit` carries th
 JAX. The compiler, and LLVM with it, is loaded by the first compilation.
 """
 
+# ruff: noqa: F401  (imported to be found here)
+
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tetrad import errors, kernel, nn
+from tetrad import errors, kernel
 from tetrad.arrays import functions
-from tetrad.arrays.functions import *  # noqa: F403
 from tetrad.compiler.jit import jit
 from tetrad.core import lazy, tree
 from tetrad.core.dtypes import (
@@ -35,8 +36,12 @@ from tetrad.core.dtypes import (
 from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim
 from tetrad.tracing.array import API_VERSIONS, Array
-from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
 from tetrad.tracing.trace import Spec, eval_shape, trace
+
+if TYPE_CHECKING:
+    from tetrad import nn as nn
+    from tetrad.arrays.functions import *  # noqa: F403
+    from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
 
 check_environment()
 
@@ -49,7 +54,8 @@ uint8, uint16, uint32, uint64 = u8, u16, u32, u64
 bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
-SPACES = ("explain", "fft", "linalg", "optim", "quant", "random")  # folders, loaded when first used
+# folders, loaded when first used
+SPACES = ("explain", "fft", "linalg", "nn", "optim", "quant", "random")
 HOMES = {  # module -> names of it, loaded when first used
     "arrays.numpy_extras": (
         "allclose", "diag", "interp", "isclose", "median", "quantile", "split", "trapezoid",
@@ -57,6 +63,7 @@ HOMES = {  # module -> names of it, loaded when first used
     "compiler.dispatch": ("dispatch",),
     "explain.bisect": ("bisect",),
     "models.lm": ("load",),
+    "tracing.loops": ("cond", "fori_loop", "scan", "switch", "while_loop"),
     "transforms.collectives": ("all_to_all", "ppermute", "pshuffle", "psum_scatter"),
     "transforms.custom": (
         "checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient",
@@ -81,7 +88,9 @@ def __getattr__(name: str) -> Any:
     """What is loaded when it is first used; elementwise functions are made from their ops."""
     if name in SPACES:
         return lazy.module(f"tetrad.{name}")
-    if name not in HOME and name not in functions.__dir__():
+    if name == "__all__":
+        return public_names()
+    if name not in HOME and name not in functions.__all__ and not functions.is_elementwise(name):
         advice = lazy.module("tetrad.arrays.suggestions").advice(name, __dir__())
         raise AttributeError(f"tetrad has no function {name!r}{advice}")
     home = lazy.module(f"tetrad.{HOME[name]}") if name in HOME else functions
@@ -90,17 +99,23 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, *NEEDS_EXTRA, "__array_api_version__"]
+    return [*public_names(), *NEEDS_EXTRA, "__array_api_version__"]
 
 
-__all__ = [
-    "Array", "DType", "Dim", "Spec", "errors", "eval_shape", "jit", "kernel", "nn",
+def public_names() -> list[str]:
+    """What a star import brings. To list them loads every op, so it waits until somebody asks."""
+    return [
+        *PLAIN,
+        *SPACES,
+        *(name for name in HOME if name not in NEEDS_EXTRA),
+        *functions.__dir__(),
+    ]
+
+
+PLAIN = (
+    "Array", "DType", "Dim", "Spec", "errors", "eval_shape", "jit", "kernel",
     "trace", "tree",
     "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16",
     "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
-    "cond", "fori_loop", "scan", "switch", "while_loop",
-    *SPACES,
-    *(name for name in HOME if name not in NEEDS_EXTRA),
-    *functions.__dir__(),
-]  # fmt: skip
+)  # fmt: skip

@@ -13,6 +13,7 @@ import tetrad as td
 from tests.kernel.programs import apply, edges
 from tetrad.core.dtypes import DType, f32
 from tetrad.kernel.math import exponential as km
+from tetrad.kernel.math.ulps import ULPS
 
 Array = np.ndarray[Any, Any]
 CHUNK = 1 << 20  # points in one call of compiled code
@@ -83,7 +84,7 @@ ORACLES: dict[str, Callable[..., Array]] = {
 BINARY = ("pow", "atan2")
 # Measured on many points in every run, in f32; together with "pow".
 OFTEN = ("exp", "exp2", "expm1", "log", "log1p", "tanh", "sigmoid", "rsqrt", "sin", "cos", "erf")
-CASES = [(name, dtype) for name, row in km.ULPS.items() for dtype in row]
+CASES = [(name, dtype) for name, row in ULPS.items() for dtype in row]
 
 
 def compute(name: str, dtype: DType, *xs: Array) -> Array:

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.indexing import permuted, reshaped, sliced
-from tetrad.core.dtypes import DType, f32, i8, i32
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.arrays.linear import in_dtype, product_in
+from tetrad.core.dtypes import DType
+from tetrad.core.errors import ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import common, convert, dtype_of, elementwise, expand, owned, run
+from tetrad.tracing.operands import convert, elementwise, expand, owned, run
 
 Labels = str  # one letter per axis
 Term = tuple[Array, Labels]
 # the module `string` compiles a pattern as it loads
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # a kind holds the products of those below
 
 
 def einsum(
@@ -53,31 +53,6 @@ def einsum(
     shape = tuple(sizes[letter] for letter in output)
     ones = tuple(sizes[letter] if letter in labels else 1 for letter in output)
     return convert(expand(reshaped(x, ones), shape), kind)
-
-
-def in_dtype(
-    name: str, operands: Sequence[Any], dtype: Any, preferred: Any
-) -> tuple[list[Array], DType]:
-    """Operands of one type, and the type of the result. Bytes are multiplied as they are where
-    words are asked for."""
-    arrays = common(operands) if operands else []
-    given = arrays[0].dtype if arrays else f32
-    wanted = preferred if dtype is None else dtype
-    kind = given if wanted is None else dtype_of(wanted)
-    if RANKS.get(kind.kind, -1) < RANKS[given.kind]:
-        fail(
-            DtypeError,
-            f"{name}: dtype={kind} cannot hold products of {given}",
-            "convert the operands with astype",
-        )
-    return (arrays if given is i8 and kind is i32 else [convert(x, kind) for x in arrays]), kind
-
-
-def product_in(a: Array, b: Array, kind: DType) -> Array:
-    """The op `matmul`, whose sums of i8 are i32, in this type."""
-    if a.dtype is not i8 or b.dtype is not i8:
-        a, b = convert(a, kind), convert(b, kind)
-    return convert(run("matmul", a, b), kind)
 
 
 def _parse(subscripts: str, arrays: Sequence[Array]) -> tuple[list[Labels], Labels]:

@@ -1,17 +1,16 @@
 """The public namespace: `tetrad.<name>` for every function of the array API that the ops allow.
 
-Receives nothing; gathers the functions of `tracing` and makes one function for every public
-elementwise op of the registry, with promotion and broadcasting, so an op defined in `ops/` is
-public at once.
+Receives nothing; gathers the functions of this folder, most of them when they are first used, and
+makes one function for every public elementwise op of the registry, with promotion and broadcasting,
+so an op defined in `ops/` is public at once.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
 from tetrad.arrays.creation import (
@@ -33,17 +32,7 @@ from tetrad.arrays.creation import (
     zeros,
     zeros_like,
 )  # fmt: skip
-from tetrad.arrays.dynamic import (
-    dynamic_index_in_dim,
-    dynamic_slice,
-    dynamic_slice_in_dim,
-    dynamic_update_index_in_dim,
-    dynamic_update_slice,
-    dynamic_update_slice_in_dim,
-)  # fmt: skip
-from tetrad.arrays.einsum import einsum
 from tetrad.arrays.indexing import as_indices, getitem, picked, take_axis  # noqa: F401  (getitem: operators ask for it here)
-from tetrad.arrays.linear import matmul, tensordot, vecdot
 from tetrad.arrays.manipulation import (
     astype,
     broadcast_arrays,
@@ -65,76 +54,58 @@ from tetrad.arrays.manipulation import (
     transpose,
     unstack,
 )  # fmt: skip
-from tetrad.arrays.sorting import (
-    argsort,
-    isin,
-    searchsorted,
-    sort,
-    top_k,
-    topk,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-)  # fmt: skip
-from tetrad.arrays.statistics import (
-    all,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    cumulative_prod,
-    cumulative_sum,
-    diff,
-    max,
-    mean,
-    min,
-    nonzero,
-    prod,
-    std,
-    sum,
-    var,
-)  # fmt: skip
-from tetrad.core.dtypes import (
-    DType,
-    bool_,
-    c64,
-    c128,
-    f32,
-    f64,
-    i8,
-    i16,
-    i32,
-    i64,
-    u8,
-    u16,
-    u32,
-    u64,
-)
+from tetrad.core import lazy
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, Op
-from tetrad.core.promotion import can_cast as can_cast_dtype
-from tetrad.core.record import record
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import (
-    as_array,
-    axis_of,
-    check_device,
-    check_shape,
-    common_dtype,
-    dtype_of,
-    elementwise,
-    run,
-)  # fmt: skip
+from tetrad.tracing.operands import as_array, axis_of, check_shape, elementwise, run
 from tetrad.tracing.operands import is_operand as is_operand  # the operators ask for it here
+
+if TYPE_CHECKING:
+    from tetrad.arrays.dynamic import *  # noqa: F403
+    from tetrad.arrays.einsum import *  # noqa: F403
+    from tetrad.arrays.linear import *  # noqa: F403
+    from tetrad.arrays.sorting import *  # noqa: F403
+    from tetrad.arrays.statistics import *  # noqa: F403
+    from tetrad.arrays.type_info import *  # noqa: F403
+
+HOMES = {  # file of this folder -> names of it, loaded when first used
+    "dynamic": (
+        "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim",
+        "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim",
+    ),
+    "einsum": ("einsum",),
+    "linear": ("matmul", "tensordot", "vecdot"),
+    "sorting": (
+        "argsort", "isin", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts",
+        "unique_inverse", "unique_values",
+    ),
+    "statistics": (
+        "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum",
+        "diff", "max", "mean", "min", "nonzero", "prod", "std", "sum", "var",
+    ),
+    "type_info": (
+        "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "result_type",
+    ),
+}  # fmt: skip
+HOME = {name: home for home, names in HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    op = REGISTRY.get(name)
-    if op is None or not op.public or op.kind != "elementwise":
-        raise AttributeError(f"tetrad has no function {name!r}")
-    globals()[name] = made = public(op)
+    if name in HOME:
+        made = getattr(lazy.module(f"tetrad.arrays.{HOME[name]}"), name)
+    else:
+        if not is_elementwise(name):
+            raise AttributeError(f"tetrad has no function {name!r}")
+        made = public(REGISTRY[name])
+    globals()[name] = made
     return made
+
+
+def is_elementwise(name: str) -> bool:
+    """Is it the name of a public elementwise op?"""
+    op = None if name.startswith("_") else REGISTRY.get(name)
+    return op is not None and op.public and op.kind == "elementwise"
 
 
 def public(op: Op) -> Callable[..., Array]:
@@ -207,7 +178,7 @@ def positive(x: Any, /) -> Array:
     Array([ 1., -2.], float32)
     """
     found = as_array(x)
-    if found.dtype.kind not in KINDS["numeric"]:
+    if found.dtype.kind not in "iufc":
         fail(DtypeError, f"positive: takes numbers, got {found.type}", "convert with astype")
     return found
 
@@ -259,132 +230,6 @@ def scatter_add(updates: Any, indices: Any, size: Any) -> Array:
     return run("scatter_add", as_array(updates), as_indices(as_array(indices)), size=rows)
 
 
-# dtypes
-
-
-def result_type(*args: Any) -> DType:
-    """The dtype of what comes out when arrays, dtypes and Python numbers meet.
-
-    >>> result_type(asarray([1]), 2.0), result_type("uint8", "int8")
-    (f32, i16)
-    """
-    return common_dtype(args)
-
-
-def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether promotion may turn a dtype (or an array's) into another."""
-    return can_cast_dtype(
-        from_.dtype if isinstance(from_, Array) else dtype_of(from_), dtype_of(to)
-    )
-
-
-KINDS = {
-    "bool": "b", "signed integer": "i", "unsigned integer": "u", "integral": "iu",
-    "real floating": "f", "complex floating": "c", "numeric": "iufc",
-}  # fmt: skip
-
-
-def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype is of a kind: a dtype, the name of a kind, or a tuple of them.
-
-    >>> isdtype("uint8", "integral"), isdtype("float16", ("bool", "integral"))
-    (True, False)
-    """
-    if isinstance(kind, tuple):
-        return bool(np.any([isdtype(dtype, one) for one in kind]))
-    if isinstance(kind, str) and kind in KINDS:
-        return dtype_of(dtype).kind in KINDS[kind]
-    if isinstance(kind, str):
-        fail(DtypeError, f"isdtype: unknown kind {kind!r}", f"kinds: {', '.join(KINDS)}")
-    return dtype_of(dtype) is dtype_of(kind)
-
-
-@record
-class finfo_object:
-    """The limits of a float dtype."""
-
-    bits: int
-    eps: float
-    max: float
-    min: float
-    smallest_normal: float
-    dtype: DType
-
-
-@record
-class iinfo_object:
-    """The limits of an integer dtype."""
-
-    bits: int
-    max: int
-    min: int
-    dtype: DType
-
-
-def finfo(type: Any, /) -> finfo_object:
-    """The limits of a float dtype (or of an array's); of a complex dtype those of its parts.
-
-    >>> finfo("float32").eps
-    1.1920928955078125e-07
-    """
-    dtype = (type.dtype if isinstance(type, Array) else dtype_of(type)).real
-    if not dtype.is_float:
-        fail(DtypeError, f"finfo: {dtype} is not a float dtype")
-    info: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # NumPy's own knows no bf16
-    eps, high, low, normal = (
-        float(v) for v in (info.eps, info.max, info.min, info.smallest_normal)
-    )
-    return finfo_object(dtype.bits, eps, high, low, normal, dtype)
-
-
-def iinfo(type: Any, /) -> iinfo_object:
-    """The limits of an integer dtype (or of an array's)."""
-    dtype = type.dtype if isinstance(type, Array) else dtype_of(type)
-    if not dtype.is_integer:
-        fail(DtypeError, f"iinfo: {dtype} is not an integer dtype")
-    info = np.iinfo(dtype.np)
-    return iinfo_object(dtype.bits, int(info.max), int(info.min), dtype)
-
-
-DTYPES = {
-    "bool": bool_, "int8": i8, "int16": i16, "int32": i32, "int64": i64, "uint8": u8, "uint16": u16,
-    "uint32": u32,
-    "uint64": u64, "float32": f32, "float64": f64, "complex64": c64, "complex128": c128,
-}  # fmt: skip
-
-
-class NamespaceInfo:
-    """What the array API asks a namespace about itself."""
-
-    def capabilities(self) -> dict[str, Any]:
-        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
-
-    def default_device(self) -> str:
-        return "cpu"
-
-    def devices(self) -> tuple[str, ...]:
-        return ("cpu",)
-
-    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
-        check_device("__array_namespace_info__", device)
-        return {"real floating": f32, "complex floating": c64, "integral": i32, "indexing": i64}
-
-    def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
-        check_device("__array_namespace_info__", device)
-        return {
-            name: dtype for name, dtype in DTYPES.items() if kind is None or isdtype(dtype, kind)
-        }
-
-
-def __array_namespace_info__() -> NamespaceInfo:
-    """Devices, dtypes and capabilities, as the array API standard asks for them.
-
-    >>> __array_namespace_info__().dtypes(kind="real floating")
-    {'float32': f32, 'float64': f64}
-    """
-    return NamespaceInfo()
-
-
 __all__ = [
     # creation
     "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
@@ -398,20 +243,7 @@ __all__ = [
     "transpose", "unstack",
     # indexing
     "take", "take_along_axis", "scatter_add",
-    "dynamic_index_in_dim", "dynamic_slice", "dynamic_slice_in_dim", "dynamic_update_index_in_dim",
-    "dynamic_update_slice", "dynamic_update_slice_in_dim",
     # elementwise beside the ops
     "clip", "positive", "pow",
-    # statistics, searching
-    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff",
-    "max", "mean",
-    "min", "nonzero", "prod", "std", "sum", "var",
-    # sorting, sets
-    "argsort", "isin", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts",
-    "unique_inverse",
-    "unique_values",
-    # linear algebra
-    "einsum", "matmul", "tensordot", "vecdot",
-    # dtypes
-    "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "result_type",
+    *HOME,
 ]  # fmt: skip

@@ -6,16 +6,24 @@ rank.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from tetrad.arrays.einsum import LETTERS, einsum, in_dtype, product_in
 from tetrad.arrays.indexing import reshaped
 from tetrad.arrays.manipulation import moveaxis
-from tetrad.core.dtypes import DType
-from tetrad.core.errors import ShapeError
+from tetrad.core import lazy
+from tetrad.core.dtypes import DType, f32, i8, i32
+from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import axis_of, run
+from tetrad.tracing.operands import axis_of, common, convert, dtype_of, run
+
+if TYPE_CHECKING:
+    from tetrad.arrays import einsum
+else:
+    einsum = lazy.later("tetrad.arrays.einsum")
+
+RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # a kind holds the products of those below
 
 
 def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, preferred_element_type: Any = None) -> Array:
@@ -40,6 +48,31 @@ def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, preferred_element_type: An
     if a.ndim == 1:
         result = reshaped(result, (*result.shape[:-2], result.shape[-1]))
     return reshaped(result, result.shape[:-1]) if b.ndim == 1 else result
+
+
+def in_dtype(
+    name: str, operands: Sequence[Any], dtype: Any, preferred: Any
+) -> tuple[list[Array], DType]:
+    """Operands of one type, and the type of the result. Bytes are multiplied as they are where
+    words are asked for."""
+    arrays = common(operands) if operands else []
+    given = arrays[0].dtype if arrays else f32
+    wanted = preferred if dtype is None else dtype
+    kind = given if wanted is None else dtype_of(wanted)
+    if RANKS.get(kind.kind, -1) < RANKS[given.kind]:
+        fail(
+            DtypeError,
+            f"{name}: dtype={kind} cannot hold products of {given}",
+            "convert the operands with astype",
+        )
+    return (arrays if given is i8 and kind is i32 else [convert(x, kind) for x in arrays]), kind
+
+
+def product_in(a: Array, b: Array, kind: DType) -> Array:
+    """The op `matmul`, whose sums of i8 are i32, in this type."""
+    if a.dtype is not i8 or b.dtype is not i8:
+        a, b = convert(a, kind), convert(b, kind)
+    return convert(run("matmul", a, b), kind)
 
 
 def _check_inner(a: Array, b: Array) -> None:
@@ -101,7 +134,7 @@ def tensordot(
     """
     (a, b), kind = in_dtype("tensordot", (x1, x2), dtype, preferred_element_type)
     left, right = _axis_pairs(a, b, axes)
-    letters = iter(LETTERS)
+    letters = iter(einsum.LETTERS)
     first = [next(letters) for _ in range(a.ndim)]
     second = [next(letters) for _ in range(b.ndim)]
     for i, j in zip(left, right, strict=True):
@@ -114,7 +147,7 @@ def tensordot(
     kept = [c for i, c in enumerate(first) if i not in left] + [
         c for j, c in enumerate(second) if j not in right
     ]
-    return einsum(f"{''.join(first)},{''.join(second)}->{''.join(kept)}", a, b, dtype=kind)
+    return einsum.einsum(f"{''.join(first)},{''.join(second)}->{''.join(kept)}", a, b, dtype=kind)
 
 
 def _axis_pairs(a: Array, b: Array, axes: Any) -> tuple[list[int], list[int]]:

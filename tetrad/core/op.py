@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import DType
 from tetrad.core.record import field, record
 from tetrad.core.types import ArrayType
@@ -35,7 +36,7 @@ class Case:
 Cases = Callable[["np.random.Generator"], Case]
 
 KINDS = ("elementwise", "movement", "reduce", "special", "structural")
-REGISTRY: dict[str, Op] = {}
+REGISTRY: lazy.Filled[Op] = lazy.Filled()  # `ops` names the modules that fill it
 
 
 @record(frozen=False, eq=False)
@@ -219,7 +220,7 @@ def op(
 
     def define(function: Callable[..., Any]) -> Op:
         name = fields.pop("name", function.__name__.rstrip("_"))
-        if name in REGISTRY:
+        if dict.__contains__(REGISTRY, name):
             raise ValueError(f"op {name} is defined twice")
         made = Op(name, kind, function, type, **fields)
         REGISTRY[name] = made

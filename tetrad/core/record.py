@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, NamedTuple, NoReturn, TypeVar, dataclass_transform
+from typing import Any, NoReturn, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
 
-class Field(NamedTuple):
+class Field:
     """What a field has instead of a default."""
 
-    make: Callable[[], Any] | None
-    shown: bool
+    __slots__ = ("make", "shown")
+
+    def __init__(self, make: Callable[[], Any] | None, shown: bool) -> None:
+        self.make, self.shown = make, shown
 
 
 def field(*, default_factory: Callable[[], Any] | None = None, repr: bool = True) -> Any:

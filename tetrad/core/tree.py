@@ -11,7 +11,7 @@ import builtins
 import functools
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tetrad.core import lazy
 from tetrad.core.errors import TraceError
@@ -65,7 +65,8 @@ def typed(value: Hashable) -> Hashable:
     return type(value), value, str(value) if isinstance(value, float | complex) else None
 
 
-class Container(NamedTuple):
+@record
+class Container:
     """How a container is taken apart and built again."""
 
     flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]

@@ -23,7 +23,6 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable
-from inspect import get_annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -57,7 +56,9 @@ def _form(cls: type[n.Instr]) -> Form:
     names = [name for name in fields(cls) if name not in ("dtype", "op")]
     # Annotations as strings: evaluating them takes longer than importing the rest of the file.
     hints = {
-        name: hint for part in reversed(cls.__mro__) for name, hint in get_annotations(part).items()
+        name: hint
+        for part in reversed(cls.__mro__[:-1])
+        for name, hint in part.__annotations__.items()
     }
     kinds = {name: _kind(hints[name]) for name in names}
     optional = {name: default for name, default in defaults(cls).items() if name in kinds}

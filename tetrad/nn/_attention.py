@@ -16,6 +16,7 @@ from tetrad.arrays import functions as td
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.floats import guarded
+from tetrad.ops.attention import derivatives  # noqa: F401  (attaches the rules)
 from tetrad.ops.attention.dense import CAUSAL, UNBOUNDED, accumulator
 from tetrad.ops.attention.op import attention
 from tetrad.tracing.array import Array, fail

@@ -1,38 +1,43 @@
-"""Every tensor op, one place each: a file, or a folder for ops with kernels of their own. Importing
-this package fills the registry (`core.op.REGISTRY`); kernels are loaded when a program needs them.
+"""Every tensor op, one place each: a file, or a folder for ops with kernels of their own.
+
+The ops that almost every program has are loaded with this package. The others are loaded when one
+of them is first looked up (`core.op.REGISTRY`), kernels when a program needs them.
 """
 
 # ruff: noqa: F401
 
 import tetrad.ops.activations
-import tetrad.ops.arg_extremes.op
 import tetrad.ops.arithmetic
-import tetrad.ops.attention.cache
-import tetrad.ops.attention.derivatives
-import tetrad.ops.attention.op
-import tetrad.ops.bits
 import tetrad.ops.calculus
-import tetrad.ops.collective
 import tetrad.ops.compare
-import tetrad.ops.complex
 import tetrad.ops.convert
-import tetrad.ops.dynamic.op
-import tetrad.ops.experts.op
-import tetrad.ops.fft.op
-import tetrad.ops.gather
-import tetrad.ops.linalg.eigen
-import tetrad.ops.linalg.factors
-import tetrad.ops.linalg.systems
 import tetrad.ops.matmul.op
 import tetrad.ops.movement
-import tetrad.ops.quantized.op
 import tetrad.ops.quotients
-import tetrad.ops.random
 import tetrad.ops.reduce
-import tetrad.ops.running.op
-import tetrad.ops.sampling.op
-import tetrad.ops.scatter.op
-import tetrad.ops.sort.op
-import tetrad.ops.split
 import tetrad.ops.transcendental
-import tetrad.ops.weight_layout.op
+from tetrad.core.op import REGISTRY
+
+REGISTRY.later = (
+    "tetrad.ops.gather",
+    "tetrad.ops.bits",
+    "tetrad.ops.arg_extremes.op",
+    "tetrad.ops.running.op",
+    "tetrad.ops.scatter.op",
+    "tetrad.ops.sort.op",
+    "tetrad.ops.dynamic.op",
+    "tetrad.ops.random",
+    "tetrad.ops.complex",
+    "tetrad.ops.split",
+    "tetrad.ops.quantized.op",
+    "tetrad.ops.weight_layout.op",
+    "tetrad.ops.experts.op",
+    "tetrad.ops.sampling.op",
+    "tetrad.ops.collective",
+    "tetrad.ops.attention.derivatives",
+    "tetrad.ops.attention.cache",
+    "tetrad.ops.fft.op",
+    "tetrad.ops.linalg.systems",
+    "tetrad.ops.linalg.factors",
+    "tetrad.ops.linalg.eigen",
+)

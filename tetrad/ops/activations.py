@@ -8,17 +8,23 @@ follow are taken there, and are right.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import bf16, f16, f32, f64
 from tetrad.core.op import op
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.kernel.math import exponential as km
 from tetrad.ops.calculus import cast, run, where
 from tetrad.ops.cases import same_shaped
 from tetrad.ops.rules import FLOATS, Array, precise, same_type
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
+    from tetrad.kernel.math import exponential as km
+else:
+    km = lazy.later("tetrad.kernel.math.exponential")
 
 # x e**x at -1000 and erfc(40 / sqrt 2) are 0 in f64
 FAR = {"silu": 1000.0, "gelu": 40.0, "gelu_tanh": 40.0}

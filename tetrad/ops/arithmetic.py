@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import DType, as_dtype, f32, f64, i32, i64
 from tetrad.core.errors import BadInputs, TetradError
 from tetrad.core.op import Case, op
 from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
-from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.kernel.math import exponential as km
 from tetrad.ops import signs
 from tetrad.ops.calculus import cast, full_like, no_change, run, times, where, zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
@@ -39,6 +39,12 @@ from tetrad.ops.rules import (
     transcendental_dtypes,
     transcendental_ulps,
 )
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
+    from tetrad.kernel.math import exponential as km
+else:
+    km = lazy.later("tetrad.kernel.math.exponential")
 
 POWERS = transcendental_dtypes("pow") + INTS
 

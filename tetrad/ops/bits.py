@@ -6,13 +6,17 @@ large as can be.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tetrad.core.dtypes import bool_
 from tetrad.core.op import Case, op
-from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
 from tetrad.ops.rules import INTS, Array, same_type
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 BITS = (*INTS, bool_)
 

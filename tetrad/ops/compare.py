@@ -6,6 +6,8 @@ Operands arrive with one shape and dtype; comparisons give bool. With NaN every 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tetrad.core.dtypes import bool_, f32, i32, i64
@@ -13,7 +15,6 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
 from tetrad.ops.rules import (
@@ -28,6 +29,9 @@ from tetrad.ops.rules import (
     ieee,
     same_type,
 )
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 BOOL = (bool_,)
 

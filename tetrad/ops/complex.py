@@ -8,18 +8,16 @@ imaginary part is 0. Transposes do not conjugate.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import DType, f32, f64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, op
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.kernel.math import complex as kc
-from tetrad.kernel.math import exponential as km
 from tetrad.ops.calculus import zeros_like
 from tetrad.ops.cases import joined, same_shaped, unary
 from tetrad.ops.movement import Reader
@@ -36,6 +34,14 @@ from tetrad.ops.rules import (
     same_type,
     transcendental_ulps,
 )
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
+    from tetrad.kernel.math import complex as kc
+    from tetrad.kernel.math import exponential as km
+else:
+    kc = lazy.later("tetrad.kernel.math.complex")
+    km = lazy.later("tetrad.kernel.math.exponential")
 
 PARTS: tuple[DType, ...] = (f32, f64)
 

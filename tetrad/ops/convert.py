@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tetrad.core.dtypes import DType, as_dtype, bf16, bool_, f16, f32, f64, i32, i64, u32, u64
@@ -10,12 +12,14 @@ from tetrad.core.op import Case, op
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
-from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops import signs
 from tetrad.ops.calculus import cast as cast_to
 from tetrad.ops.calculus import run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.rules import COMPLEX, EVERY, HALVES, Array, check_dtype
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 WIDE = (f64, i32, i64, u32, u64)  # types with more bits than f32 holds
 

@@ -8,6 +8,8 @@ after the other.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tetrad.core.dtypes import i64, index
@@ -16,7 +18,6 @@ from tetrad.core.op import Case, op
 from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import Batched, amount, batched_as_is, moved, positions, run
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.calculus import transpose as transposed
@@ -32,6 +33,9 @@ from tetrad.ops.rules import (
     wrapped_index,
     wrapped_indices,
 )
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 
 def gather_type(table: ArrayType, indices: ArrayType, *, axis: int) -> ArrayType:

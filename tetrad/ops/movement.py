@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from tetrad.core.sizes import Shape, Size, product
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.ops import signs
 from tetrad.ops.calculus import Batched, batched_as_is, batched_axis, sliced, sum_to
 from tetrad.ops.calculus import reshape as reshaped
@@ -27,7 +26,10 @@ from tetrad.ops.calculus import transpose as transposed
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.rules import EVERY, Array, check_axis, check_dtype, lowest
 
-At = tuple[Val, ...]
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+
+At = tuple["Val", ...]
 Ints = tuple[int, ...]  # references see sizes that are known
 
 

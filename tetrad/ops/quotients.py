@@ -7,16 +7,20 @@ meaning.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tetrad.core.dtypes import f32
 from tetrad.core.op import op
-from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops import signs
 from tetrad.ops.calculus import no_change
 from tetrad.ops.cases import same_shaped, unary
 from tetrad.ops.parts import divided, inverted, is_complex
 from tetrad.ops.rules import ANY_FLOATS, NUMBERS, Array, complex_ulps, ieee, same_type
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 
 @op(

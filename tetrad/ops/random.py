@@ -9,7 +9,7 @@ give the same bits.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,13 +18,15 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import Shape, Size, product
 from tetrad.core.types import ArrayType, row_strides
-from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math import reproducible as steady
 from tetrad.kernel.math.philox import philox, philox_numbers
 from tetrad.ops.calculus import batched_as_is, run, times
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.movement import At, Reader
 from tetrad.ops.rules import Array, check_dtype
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 COST = 80  # of four words: ten rounds
 MOST = 1 << 32  # words of one key

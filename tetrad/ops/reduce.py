@@ -10,6 +10,7 @@ generator of their own.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from tetrad.core.record import record
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops import signs
 from tetrad.ops.calculus import batched_axis, cast, reshape, run, sliced, spread, transpose
 from tetrad.ops.calculus import reduce_sum as summed
@@ -34,6 +34,9 @@ from tetrad.ops.cases import (
     unit_array,
 )
 from tetrad.ops.rules import ANY_NUMBERS, NUMBERS, Array, check_axis, check_dtype, ieee
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 Axes = tuple[int, ...]
 BOOL = (bool_,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,9 +36,10 @@ from tetrad.core.errors import BoundsError, DtypeError, ShapeError
 from tetrad.core.promotion import DEQUANTIZE
 from tetrad.core.sizes import Shape, Size, SizeExpr, reach
 from tetrad.core.types import ArrayType
-from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.kernel.math import complex as kc
-from tetrad.kernel.math import exponential as km
+from tetrad.kernel.math.ulps import COMPLEX_ULPS, ULPS
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 Array = Any  # np.ndarray: NumPy's stubs give Any for arrays of any dtype
 Reference = Callable[..., Array]
@@ -196,21 +197,21 @@ def _quiet(function: Reference, arrays: list[Array], params: dict[str, Any]) -> 
 def transcendental_dtypes(name: str) -> tuple[DType, ...]:
     """What a function of `kernel.math.exponential` and `kernel.math.complex` is compiled for;
     halves are computed in f32."""
-    return tuple(d for d in FLOATS if d in km.ULPS[name] or d in HALVES) + (
-        COMPLEX if name in kc.ULPS else ()
+    return tuple(d for d in FLOATS if d in ULPS[name] or d in HALVES) + (
+        COMPLEX if name in COMPLEX_ULPS else ()
     )
 
 
 def transcendental_ulps(name: str) -> dict[DType, float]:
     """Compiled against eager: NumPy's own f64 functions are within one unit themselves."""
-    own = {d: ulps + 1 if d is f64 else ulps for d, ulps in km.ULPS[name].items()}
+    own = {d: ulps + 1 if d is f64 else ulps for d, ulps in ULPS[name].items()}
     return {**own, f16: 1, bf16: 1, **complex_ulps(name)}
 
 
 def complex_ulps(name: str) -> dict[DType, float]:
     """The same for complex operands, of each part in units of the magnitude: NumPy's own are within
     four there."""
-    own = kc.ULPS.get(name, {})
+    own = COMPLEX_ULPS.get(name, {})
     return {d.complex: ulps + 4 if d is f64 else ulps for d, ulps in own.items()}
 
 

@@ -8,13 +8,13 @@ each in `kernel.math.complex`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import DType, bool_
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.sizes import product
 from tetrad.graph.nodes import Node
-from tetrad.kernel.math import complex as kc
 from tetrad.ops.arithmetic import abs_, add, multiply, negative, round_, square, subtract
 from tetrad.ops.calculus import cast as cast_to
 from tetrad.ops.calculus import moved, zeros_like
@@ -38,6 +38,11 @@ from tetrad.ops.reduce import reduce_prod, reduce_sum
 from tetrad.ops.running.op import cumprod, cumprod_parts, cumsum, product_parts
 from tetrad.ops.scatter.op import add_at, scatter_add
 from tetrad.ops.transcendental import atan2
+
+if TYPE_CHECKING:
+    from tetrad.kernel.math import complex as kc
+else:
+    kc = lazy.later("tetrad.kernel.math.complex")
 
 Pair = tuple[Node, Node]
 

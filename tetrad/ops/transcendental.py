@@ -11,15 +11,14 @@ import math
 from collections.abc import Callable
 from functools import reduce
 from operator import mul
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import bf16, f16, f32, f64
 from tetrad.core.op import Op, op
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.kernel.math import complex as kc
-from tetrad.kernel.math import exponential as km
 from tetrad.ops import signs
 from tetrad.ops.calculus import run, times, where, zeros_like
 from tetrad.ops.cases import same_shaped
@@ -33,6 +32,14 @@ from tetrad.ops.rules import (
     transcendental_dtypes,
     transcendental_ulps,
 )
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
+    from tetrad.kernel.math import complex as kc
+    from tetrad.kernel.math import exponential as km
+else:
+    kc = lazy.later("tetrad.kernel.math.complex")
+    km = lazy.later("tetrad.kernel.math.exponential")
 
 
 def transcendental(

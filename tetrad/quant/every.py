@@ -1,7 +1,7 @@
 """Block formats: all of them. Each file of this folder is imported, and those that are a format
 register it.
 
-It is loaded when a format is first asked for (`quant.format.Registry`): most programs have none.
+It is loaded when a format is first asked for (`core.lazy.Filled`): most programs have none.
 """
 
 from __future__ import annotations

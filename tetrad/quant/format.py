@@ -8,16 +8,15 @@ are checked here, so format files only say where things lie and how they round.
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, KeysView, ValuesView
-from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from tetrad.core import lazy
 from tetrad.core.dtypes import LATER, as_dtype
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
-from tetrad.core.floats import guarded, own_floats
+from tetrad.core.floats import guarded
 from tetrad.core.record import record
 from tetrad.core.source import user_source
 from tetrad.quant.fields import F32, U8, Factor, Levels, Plane, SixBitPairs
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 T = TypeVar("T", bound=np.generic)
-V = TypeVar("V")
 CHUNK = 1 << 16  # elements worked on at a time: they stay in cache, and memory stays bounded
 # codes u8[n, block], and the bytes of every other field by where it starts
 Parts = tuple[U8, dict[int, U8]]
@@ -245,51 +243,9 @@ def _chunks(rows: int, width: int) -> Iterator[slice]:
     return (slice(start, start + step) for start in range(0, rows, step))
 
 
-class Registry(dict[str, V]):
-    """By the name of the format. Whoever reads it has the files of all formats loaded."""
-
-    def __missing__(self, name: str) -> V:
-        if name not in self:
-            raise KeyError(name)
-        return self[name]
-
-    def __contains__(self, name: object) -> bool:
-        load_formats()
-        return super().__contains__(name)
-
-    def __iter__(self) -> Iterator[str]:
-        load_formats()
-        return super().__iter__()
-
-    def __len__(self) -> int:
-        load_formats()
-        return super().__len__()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        load_formats()
-        return super().get(name, default)
-
-    def keys(self) -> KeysView[str]:  # type: ignore[override]
-        load_formats()
-        return super().keys()
-
-    def values(self) -> ValuesView[V]:  # type: ignore[override]
-        load_formats()
-        return super().values()
-
-    def items(self) -> ItemsView[str, V]:  # type: ignore[override]
-        load_formats()
-        return super().items()
-
-
-@cache
-def load_formats() -> None:
-    with own_floats():  # they compute constants as they load
-        lazy.module("tetrad.quant.every")
-
-
-LATER.append(load_formats)
-FORMATS: dict[str, Format] = Registry()  # `quant.lanes.register` adds to it
+EVERY = "tetrad.quant.every"  # the module that imports all of them
+FORMATS: lazy.Filled[Format] = lazy.Filled(EVERY)  # `quant.lanes.register` adds to it
+LATER.append(FORMATS.load)
 
 
 def format_named(name: str) -> Format:

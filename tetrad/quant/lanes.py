@@ -19,11 +19,12 @@ from functools import cache
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import DType, declare_quantized
 from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import record
 from tetrad.quant.fields import U8, Factor, SixBitPairs
-from tetrad.quant.format import FORMATS, Format, Registry
+from tetrad.quant.format import EVERY, FORMATS, Format
 
 ROWS = 16
 BLOCK = 32  # columns a kernel takes in one step
@@ -234,8 +235,8 @@ def unit_of(format: Format) -> int:
     )
 
 
-LANES: dict[str, Lanes] = Registry()
-DTYPES: dict[str, DType] = Registry()
+LANES: dict[str, Lanes] = lazy.Filled(EVERY)
+DTYPES: dict[str, DType] = lazy.Filled(EVERY)
 
 
 def register(format: Format) -> None:

@@ -12,7 +12,7 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -329,7 +329,8 @@ def _place_by_time(lives: Sequence[Life], parents: dict[int, int]) -> Plan:
 # --- packing in order of importance ---------------------------------------------------------------
 
 
-class _Piece(NamedTuple):
+@record
+class _Piece:
     """`size` bytes from step `first` to step `last`."""
 
     size: int
@@ -337,7 +338,8 @@ class _Piece(NamedTuple):
     last: int
 
 
-class _Chain(NamedTuple):
+@record
+class _Chain:
     """Buffers that follow one another at one offset, each in place of the one before, never
     growing."""
 

@@ -25,6 +25,7 @@ from tetrad.core.dtypes import REAL_DTYPES, DType, f16, f32, f64, i32
 from tetrad.core.errors import DtypeError
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.math import exponential as km
+from tetrad.kernel.math.ulps import ULPS
 from tetrad.kernel.text import to_text
 
 INF, NAN = math.inf, math.nan
@@ -37,8 +38,8 @@ def ids(value: object) -> str:
 
 
 def test_every_function_has_an_oracle_and_a_bound() -> None:
-    assert set(ORACLES) == set(km.ULPS)
-    assert all(1 <= bound <= 4 for row in km.ULPS.values() for bound in row.values())
+    assert set(ORACLES) == set(ULPS)
+    assert all(1 <= bound <= 4 for row in ULPS.values() for bound in row.values())
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -51,7 +52,7 @@ def test_error_over_all_bit_patterns_and_where_it_is_hard(name: str, dtype: DTyp
     count = 100_000 if dtype is f32 else 20_000
     points = np.concatenate([spread(dtype, count, seed=1), hard(dtype, count // 4, seed=2)])
     error, where = worst(name, dtype, points)
-    assert error <= km.ULPS[name][dtype], where
+    assert error <= ULPS[name][dtype], where
 
 
 @pytest.mark.parametrize(("name", "dtype"), BINARY_CASES, ids=ids)
@@ -64,7 +65,7 @@ def test_error_of_functions_of_two_values(name: str, dtype: DType) -> None:
     wild = spread(dtype, count, seed=4), rng.permutation(spread(dtype, count, seed=5))
     for x, y in (ordinary, wild):
         error, where = worst(name, dtype, x, y)
-        assert error <= km.ULPS[name][dtype], where
+        assert error <= ULPS[name][dtype], where
 
 
 # -- special values --------------------------------------------------------------------------------
@@ -145,7 +146,7 @@ def test_special_pairs_follow_c99(name: str, dtype: DType) -> None:
     special = ~np.isfinite(exact) | (exact == 0) | (np.abs(exact) == 1)
     wrong = ~same_bits(got, exact) & special
     assert not wrong.any(), list(zip(x[wrong], y[wrong], got[wrong], exact[wrong], strict=True))
-    assert worst(name, dtype, x, y)[0] <= km.ULPS[name][dtype]
+    assert worst(name, dtype, x, y)[0] <= ULPS[name][dtype]
 
 
 @pytest.mark.parametrize("dtype", [f32, f64], ids=ids)
@@ -219,7 +220,7 @@ def test_huge_angles_keep_every_bit(name: str, dtype: DType) -> None:
         [CLOSEST[dtype], info.max, 1.5707964e9, 105615.0, 105615.01, 1e9, 1e9 + 1], dtype.np
     )
     error, where = worst(name, dtype, np.concatenate([powers, single, -single]))
-    assert error <= km.ULPS[name][dtype], where
+    assert error <= ULPS[name][dtype], where
 
 
 @pytest.mark.parametrize(("dtype", "most"), [(f32, 110), (f64, 190)], ids=str)
@@ -248,7 +249,7 @@ def test_huge_angles_are_little_code(dtype: DType, most: int) -> None:
     ],
 )
 def test_results_stay_in_their_interval(name: str, low: float, high: float) -> None:
-    for dtype in km.ULPS[name]:
+    for dtype in ULPS[name]:
         points = hard(dtype, 20_000, seed=6)
         got = compute(name, dtype, points[np.isfinite(points)])
         assert low <= got.min() and got.max() <= high
@@ -276,10 +277,10 @@ def test_whole_powers_are_exact_while_they_fit() -> None:
 # -- types -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", list(km.ULPS))
+@pytest.mark.parametrize("name", list(ULPS))
 def test_other_types_are_refused(name: str) -> None:
     computed = [d for d in REAL_DTYPES if not d.storage_only]
-    for dtype in set(computed) - set(km.ULPS[name]):
+    for dtype in set(computed) - set(ULPS[name]):
         with pytest.raises(DtypeError, match=f"{name}: no kernel for {dtype}"):
             elementwise(getattr(km, name), *[dtype] * (2 if name in BINARY else 1))
 

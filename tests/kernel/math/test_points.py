@@ -16,7 +16,7 @@ import tetrad as td
 from tests.kernel.programs import same_bits
 from tests.kernel.ulps import CHUNK, OFTEN, Array, errors, many, many_pairs, worst_compiled
 from tetrad.core.dtypes import f32
-from tetrad.kernel.math import exponential as km
+from tetrad.kernel.math.ulps import ULPS
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_error_on_16_million_points(
     error, where = worst_compiled(name, f32, points)
     print(f"{name} f32: {error:.3f} ulp, {where}")
     record_property("ulps", error)
-    assert error <= min(km.ULPS[name][f32], 4), where
+    assert error <= min(ULPS[name][f32], 4), where
 
 
 def test_error_of_exp_below_zero_on_16_million_points(points: Array) -> None:
@@ -47,7 +47,7 @@ def test_error_of_pow_on_22_million_pairs(record_property: Callable[[str, object
     error, where = worst_compiled("pow", f32, *many_pairs(f32, hard_count=1 << 18))
     print(f"pow f32: {error:.3f} ulp, {where}")
     record_property("ulps", error)
-    assert error <= min(km.ULPS["pow"][f32], 4), where
+    assert error <= min(ULPS["pow"][f32], 4), where
 
 
 def test_sqrt_is_correctly_rounded(points: Array) -> None:

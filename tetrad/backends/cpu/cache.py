@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from tetrad.core.flags import flag
 from tetrad.core.pattern import LazyPattern
@@ -83,9 +83,8 @@ class Stats:
     trouble: str
 
 
-class _Entry(NamedTuple):
-    """Ordered by last use."""
-
+@record
+class _Entry:
     used: int
     name: str
     size: int
@@ -340,7 +339,7 @@ class ObjectCache:
         total = sum(entry.size for entry in entries)
         if total + wanted <= self._limit:
             return total
-        for entry in sorted(entries):
+        for entry in sorted(entries, key=lambda entry: (entry.used, entry.name)):
             if total + wanted <= self._floor:
                 break
             self._unlink(directory, entry.name)

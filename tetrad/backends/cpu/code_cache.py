@@ -8,11 +8,10 @@ needs.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import importlib.util
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 import llvmlite
@@ -29,8 +28,6 @@ from tetrad.core.locks import process_lock
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE_MAKERS = ("backends",)
-# the system's functions, which here do not let other Python threads go on
-LOCKED = ctypes.PyDLL(None, use_errno=True)
 
 
 class Objects:
@@ -104,44 +101,26 @@ def build_identity(folders: tuple[str, ...] = CODE_MAKERS) -> str:
 
 @cache
 def folder_digest(folder: str) -> str:
-    """Of the sources in a folder of the package and below; '' are those beside the folders."""
-    where = os.path.join(PACKAGE, folder)
-    room, parts = ctypes.create_string_buffer(1 << 16), list[bytes]()
-    for path in sources(where, deep=bool(folder)):
-        text = content(path, room)
-        parts += f"{path[len(where) :]} {len(text)} ".encode(), text
-    # of all at once: other threads go on only meanwhile
-    return hashlib.sha256(b"".join(parts)).hexdigest()
+    """Of the sources in a folder of the package and below; '' are those beside the folders.
+
+    A source is known by its size, its file and when that last changed, as Python knows whether
+    bytecode is stale: to read all of them takes three times as long.
+    """
+    found = sorted(sources(os.path.join(PACKAGE, folder), deep=bool(folder)))
+    return hashlib.sha256("\n".join(found).encode()).hexdigest()
 
 
-def content(path: str, room: ctypes.Array[ctypes.c_char]) -> bytes:
-    """Of a small file, read with Python's lock held: to wait for it after each of a thousand calls
-    of the system, while another thread traces or lowers, would take five times as long. `room` is
-    memory for the time being."""
-    source = LOCKED.open(os.fsencode(path), os.O_RDONLY | os.O_CLOEXEC)
-    if source < 0:
-        raise OSError(ctypes.get_errno(), "a source of tetrad cannot be read", path)
-    try:
-        found, count = b"", LOCKED.read(source, room, len(room))
-        while count == len(room):  # less is the end: it is a file on a disk
-            found, count = found + room.raw, LOCKED.read(source, room, len(room))
-        if count < 0:
-            raise OSError(ctypes.get_errno(), "a source of tetrad cannot be read", path)
-        return found + ctypes.string_at(room, count)
-    finally:
-        LOCKED.close(source)
-
-
-def sources(folder: str, deep: bool) -> list[str]:
-    """The Python files in a folder, and with `deep` in those inside it, in a fixed order."""
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
-    inner = [
-        sources(e.path, deep) for e in entries if deep and e.is_dir() and e.name != "__pycache__"
-    ]
-    return [e.path for e in entries if e.name.endswith(".py")] + [
-        path for paths in inner for path in paths
-    ]
+def sources(folder: str, deep: bool) -> Iterator[str]:
+    """The Python files in a folder, and with `deep` in those inside it, each with what changes when
+    it does."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                told = entry.stat()
+                times = f"{told.st_mtime_ns} {told.st_ctime_ns}"
+                yield f"{entry.path} {told.st_size} {told.st_ino} {times}"
+            elif deep and entry.name != "__pycache__" and entry.is_dir():
+                yield from sources(entry.path, deep)
 
 
 # -- the native schedule loop ----------------------------------------------------------------------

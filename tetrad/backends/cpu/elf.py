@@ -13,7 +13,6 @@ import ctypes
 import mmap
 import struct
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from tetrad.backends.cpu.isa import host_family
 from tetrad.core.errors import CompileError
@@ -36,7 +35,8 @@ Symbol = tuple[str, int, int]  # name, section, value
 Relocation = tuple[int, int, int, int, int]  # section, offset in it, symbol, type, addend
 
 
-class Section(NamedTuple):
+@record
+class Section:
     name: int
     type: int
     flags: int

@@ -58,7 +58,8 @@ VALUE, ADDRESS, SCRATCH = 0, 1, 2  # what a routine is given: see `native.entrie
 UNBOUNDED = (1 << 63) - 1
 
 
-class HostArgument(NamedTuple):
+@record
+class HostArgument:
     """What a routine is given: a word, its address, or memory so far into the worker's scratch; how
     far it moves with each system and each block, and the most it may be."""
 
@@ -94,7 +95,8 @@ class CallEntry:
     name: str = ""
 
 
-class Base(NamedTuple):
+@record
+class Base:
     """A base of a loop's body: where it is in the first iteration, and how far it moves after
     each."""
 
@@ -102,7 +104,8 @@ class Base(NamedTuple):
     stride: int = 0
 
 
-class Carry(NamedTuple):
+@record
+class Carry:
     """What one iteration writes and the next one reads.
 
     `read` and `written` are bases of the body. The written one alternates between `home` and
@@ -149,7 +152,8 @@ class BranchEntry:
 Entry = KernelEntry | HostEntry | CallEntry | LoopEntry | BranchEntry
 
 
-class Encoded(NamedTuple):
+@record
+class Encoded:
     """One entry as native code wants it, and what its table must know about it."""
 
     kind: str
@@ -301,8 +305,8 @@ def encode_host(entry: HostEntry) -> Encoded:
 
 
 def argument_words(argument: HostArgument) -> tuple[Word, ...]:
-    how, word, *moves = argument
-    return (number(how), word, *map(number, moves))
+    moves = argument.per_system, argument.per_block, argument.most
+    return (number(argument.how), argument.word, *map(number, moves))
 
 
 def number(value: int) -> Word:

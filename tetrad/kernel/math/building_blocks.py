@@ -1,48 +1,19 @@
 """Kernel language, math, building blocks: polynomials, clamps, powers of two.
 
 Receives a builder and values of type f32 or f64, returns values. `kernel.math.exponential` and
-`kernel.math.trigonometric` are written with these. `ULPS` lists the types that each function
-supports and its largest error.
+`kernel.math.trigonometric` are written with these. `kernel.math.ulps` lists the types that each
+function supports and its largest error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tetrad.core.dtypes import DType, f32, f64
+from tetrad.core.dtypes import f32
 from tetrad.core.errors import DtypeError
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math.coefficients import F32, F64, FloatFormat
-
-# Function -> dtype -> largest error in units in the last place. A dtype that is not listed is not
-# supported.
-ULPS: dict[str, dict[DType, int]] = {
-    "exp": {f32: 2, f64: 2},
-    "exp2": {f32: 2, f64: 2},
-    "expm1": {f32: 2, f64: 2},
-    "log": {f32: 2, f64: 2},
-    "log2": {f32: 2, f64: 3},
-    "log10": {f32: 2, f64: 3},
-    "log1p": {f32: 2, f64: 2},
-    "tanh": {f32: 3, f64: 3},
-    "sigmoid": {f32: 4, f64: 4},
-    "rsqrt": {f32: 2, f64: 2},
-    "sin": {f32: 2, f64: 2},
-    "cos": {f32: 2, f64: 2},
-    "tan": {f32: 4, f64: 4},
-    "erf": {f32: 2, f64: 3},
-    "erfc": {f32: 4, f64: 4},
-    "pow": {f32: 1, f64: 3},
-    "sinh": {f32: 3, f64: 3},
-    "cosh": {f32: 3, f64: 3},
-    "asin": {f32: 3, f64: 3},
-    "acos": {f32: 2, f64: 2},
-    "atan": {f32: 2, f64: 3},
-    "atan2": {f32: 2, f64: 3},
-    "asinh": {f32: 3, f64: 3},
-    "acosh": {f32: 3, f64: 3},
-    "atanh": {f32: 3, f64: 3},
-}
+from tetrad.kernel.math.ulps import ULPS
 
 
 def format_of(name: str, x: Val) -> FloatFormat:

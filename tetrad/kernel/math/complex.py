@@ -2,7 +2,8 @@
 
 Receives a builder and the two parts (f32 or f64), returns the two parts of the result. A caller
 that uses one part pays for that one: equal instructions are shared and unused ones dropped. Errors
-(`ULPS`) are those of each part, in units in the last place of the *magnitude* of the result.
+(`kernel.math.ulps`) are those of each part, in units in the last place of the *magnitude* of the
+result.
 Infinities and NaN follow C99 annex G. Nothing overflows unless the result does: arguments are
 scaled by powers of two where squares would leave the range, and f32 is computed in f64 where that
 keeps digits (`in_f64`).
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tetrad.core.dtypes import DType, f32, f64, i64
+from tetrad.core.dtypes import f32, f64, i64
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math import exponential as km
 
@@ -21,35 +22,6 @@ Pair = tuple[Val, Val]
 INF, NAN = math.inf, math.nan
 LN2 = math.log(2)
 
-# Largest error of a part, in units in the last place of the magnitude, for parts in f32 and f64. A
-# power is exp(w*log(z)), whose error grows with |w*log(z)|: the bound holds up to 200.
-ULPS: dict[str, dict[DType, float]] = {
-    "abs": {f32: 1, f64: 2},
-    "acos": {f32: 1, f64: 6},
-    "acosh": {f32: 1, f64: 6},
-    "angle": {f32: 2, f64: 3},
-    "asin": {f32: 1, f64: 6},
-    "asinh": {f32: 1, f64: 6},
-    "atan": {f32: 1, f64: 5},
-    "atanh": {f32: 1, f64: 5},
-    "cos": {f32: 4, f64: 4},
-    "cosh": {f32: 4, f64: 4},
-    "divide": {f32: 1, f64: 4},
-    "exp": {f32: 4, f64: 4},
-    "expm1": {f32: 4, f64: 4},
-    "log": {f32: 1, f64: 4},
-    "log10": {f32: 1, f64: 6},
-    "log1p": {f32: 1, f64: 5},
-    "log2": {f32: 1, f64: 5},
-    "pow": {f32: 1, f64: 256},
-    "reciprocal": {f32: 1, f64: 3},
-    "sign": {f32: 1, f64: 3},
-    "sin": {f32: 4, f64: 4},
-    "sinh": {f32: 4, f64: 4},
-    "sqrt": {f32: 1, f64: 3},
-    "tan": {f32: 1, f64: 7},
-    "tanh": {f32: 1, f64: 7},
-}
 LARGEST_EXPONENT = {f32: 80.0, f64: 700.0}  # e to this power is far from overflow
 
 

@@ -1,10 +1,11 @@
 """Kernel language, math, exponential: transcendental functions as compositions of kernel
 instructions.
 
-Receives a builder and values of type f32 (or f64 where `ULPS` lists it), returns the value of the
-function; ops call `exp(k, x)` and others while they lower. No function is an instruction, so the
-evaluator and every back end compute the same bits. `ULPS` states the largest error; special values
-follow C99 annex F. Circular functions are in `kernel.math.trigonometric`.
+Receives a builder and values of type f32 (or f64 where `kernel.math.ulps` lists it), returns the
+value of the function; ops call `exp(k, x)` and others while they lower. No function is an
+instruction, so the evaluator and every back end compute the same bits. `kernel.math.ulps` states
+the largest error; special values follow C99 annex F. Circular functions are in
+`kernel.math.trigonometric`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from tetrad.core.dtypes import f32, f64, i64
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math import coefficients as c
 from tetrad.kernel.math.building_blocks import (
-    ULPS,
     at_least,
     at_most,
     clamp,
@@ -30,7 +30,7 @@ from tetrad.kernel.math.coefficients import F32, F64, FloatFormat
 from tetrad.kernel.math.trigonometric import acos, asin, atan, atan2, cos, sin, tan
 
 __all__ = [
-    "ULPS", "exp", "exp2", "exp_nonpositive", "expm1", "tanh", "sigmoid", "silu", "sinh", "cosh",
+    "exp", "exp2", "exp_nonpositive", "expm1", "tanh", "sigmoid", "silu", "sinh", "cosh",
     "log", "log2", "log10", "log1p", "asinh", "acosh", "atanh", "rsqrt", "pow", "erf", "erfc",
     "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
 ]  # fmt: skip

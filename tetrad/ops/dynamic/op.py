@@ -5,6 +5,8 @@ The place is clamped so that the part lies inside, as in JAX; so nothing here ca
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tetrad.core.dtypes import i32, i64, index
@@ -14,11 +16,13 @@ from tetrad.core.sizes import Shape
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.ops.calculus import Batched, all_batched, run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.movement import At, Ints, Reader
 from tetrad.ops.rules import EVERY, Array, check_dtype, lowest
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 PLACES = (i32, i64)
 

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tetrad.core import lazy
 from tetrad.graph.group import Group
 from tetrad.loopnest.frame import Frame
-from tetrad.ops.matmul.decoded_rows import DecodedMatmul
-from tetrad.ops.matmul.few_rows import lower_few_rows
-from tetrad.ops.matmul.int8_rows import Int8Matmul
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.matmul.plan import MatmulPlan, plan_matmul, product_of
-from tetrad.ops.matmul.tiles import Matmul
-from tetrad.ops.matmul.weight_rows import RowMatmul
 from tetrad.schedule.nodes import Launch
 
 Generator = Callable[[Frame, Group, MatmulPlan], "Launch | list[Launch]"]
-GENERATORS: dict[str, Generator] = {
-    "tiles": lambda *given: Matmul(*given).launch(),
-    "few_rows": lower_few_rows,
-    "weight_rows": lambda *given: RowMatmul(*given).launch(),
-    "decoded_rows": lambda *given: DecodedMatmul(*given).launch(),
-    "int8_rows": lambda *given: Int8Matmul(*given).launch(),
-    "panels": lambda *given: Int8Matmul(*given).launch_panels(),
+tiles = lazy.later("tetrad.ops.matmul.tiles")
+few_rows = lazy.later("tetrad.ops.matmul.few_rows")
+weight_rows = lazy.later("tetrad.ops.matmul.weight_rows")
+decoded_rows = lazy.later("tetrad.ops.matmul.decoded_rows")
+int8_rows = lazy.later("tetrad.ops.matmul.int8_rows")
+GENERATORS: dict[str, Generator] = {  # each loaded when a plan first names it
+    "tiles": lambda *given: tiles.Matmul(*given).launch(),
+    "few_rows": lambda *given: few_rows.lower_few_rows(*given),
+    "weight_rows": lambda *given: weight_rows.RowMatmul(*given).launch(),
+    "decoded_rows": lambda *given: decoded_rows.DecodedMatmul(*given).launch(),
+    "int8_rows": lambda *given: int8_rows.Int8Matmul(*given).launch(),
+    "panels": lambda *given: int8_rows.Int8Matmul(*given).launch_panels(),
 }
 
 

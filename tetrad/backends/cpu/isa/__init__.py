@@ -9,18 +9,18 @@ from __future__ import annotations
 import platform
 from functools import cache
 
-from tetrad.backends.cpu.isa import aarch64, x86_64
-from tetrad.backends.cpu.isa.family import Family
+from tetrad.backends.cpu.isa.family import FAMILIES, Family
+from tetrad.backends.cpu.isa.family import LEVELS as LEVELS
 from tetrad.backends.llvm.binding import llvm
 from tetrad.backends.llvm.target import Target
 from tetrad.core.errors import BackendError, FlagError
 from tetrad.core.flags import flag
 from tetrad.core.record import replace
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (x86_64.FAMILY, aarch64.FAMILY)}
-LEVELS: dict[str, Target] = {
-    name: level for family in FAMILIES.values() for name, level in family.levels.items()
-}
+FAMILIES.later = LEVELS.later = (
+    "tetrad.backends.cpu.isa.x86_64",
+    "tetrad.backends.cpu.isa.aarch64",
+)
 
 
 @cache

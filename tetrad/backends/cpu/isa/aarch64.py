@@ -13,7 +13,7 @@ import ctypes
 import struct
 from typing import TYPE_CHECKING
 
-from tetrad.backends.cpu.isa.family import Family, Features, Relocations
+from tetrad.backends.cpu.isa.family import Family, Features, Relocations, register
 from tetrad.backends.llvm.isa import Isa
 from tetrad.backends.llvm.pieces import constant_bytes, joined, pieces
 from tetrad.backends.llvm.target import Target
@@ -216,18 +216,23 @@ def needs(target: Target) -> tuple[str, ...]:
     return tuple(word.removeprefix("+") for word in target.features.split(",") if word != "+neon")
 
 
-FAMILY = Family(
-    ISA,
-    LEVELS,
-    detected,
-    level_of,
-    needs,
-    {},
-    SHOWN,
-    IDENTITY,
-    Relocations(
-        183, frozenset({ABS64, PREL64, PREL32, ADR_PAGE, ADD_LOW, *LOAD_LOW, *JUMPS}), fill, stub
-    ),
-    LOOP,
-    SYSTEM_CALLS,
+FAMILY = register(
+    Family(
+        ISA,
+        LEVELS,
+        detected,
+        level_of,
+        needs,
+        {},
+        SHOWN,
+        IDENTITY,
+        Relocations(
+            183,
+            frozenset({ABS64, PREL64, PREL32, ADR_PAGE, ADD_LOW, *LOAD_LOW, *JUMPS}),
+            fill,
+            stub,
+        ),
+        LOOP,
+        SYSTEM_CALLS,
+    )
 )

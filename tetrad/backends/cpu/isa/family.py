@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from tetrad.backends.llvm.isa import Isa
 from tetrad.backends.llvm.target import Target
+from tetrad.core import lazy
 from tetrad.core.record import record
 
 Features = Mapping[str, bool]  # by LLVM's names: does the processor have it?
@@ -54,3 +55,13 @@ class Family:
     @property
     def name(self) -> str:
         return self.isa.name
+
+
+FAMILIES: lazy.Filled[Family] = lazy.Filled()  # `backends.cpu.isa` names the files that fill it
+LEVELS: lazy.Filled[Target] = lazy.Filled()  # the targets of all families
+
+
+def register(family: Family) -> Family:
+    FAMILIES[family.name] = family
+    LEVELS.update(family.levels)
+    return family

@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from tetrad.backends.cpu.isa.family import Family, Features, Relocations
+from tetrad.backends.cpu.isa.family import Family, Features, Relocations, register
 from tetrad.backends.llvm.isa import Isa
 from tetrad.backends.llvm.pieces import constant_bytes, joined, pieces
 from tetrad.backends.llvm.target import Target
@@ -360,16 +360,18 @@ def needs(target: Target) -> tuple[str, ...]:
     )
 
 
-FAMILY = Family(
-    ISA,
-    LEVELS,
-    dict,
-    level_of,
-    needs,
-    PREFERRED,
-    SHOWN,
-    IDENTITY,
-    Relocations(62, frozenset(ABSOLUTE + RELATIVE), fill, stub),
-    LOOP,
-    SYSTEM_CALLS,
+FAMILY = register(
+    Family(
+        ISA,
+        LEVELS,
+        dict,
+        level_of,
+        needs,
+        PREFERRED,
+        SHOWN,
+        IDENTITY,
+        Relocations(62, frozenset(ABSOLUTE + RELATIVE), fill, stub),
+        LOOP,
+        SYSTEM_CALLS,
+    )
 )

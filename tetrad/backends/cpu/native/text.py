@@ -12,7 +12,7 @@ barrier writes before it lets the others go.
 
 from __future__ import annotations
 
-from string import Template
+import re
 
 from tetrad.backends.cpu.isa import family_of
 from tetrad.backends.cpu.native import (
@@ -84,6 +84,6 @@ def native_text(target: Target, futex: bool | None = None) -> str:
     body = (
         INTRINSICS + family.loop["DECLARE"] + WAITING + ENTRIES + LOOPS + sleeping + SIGNALS + RUNS
     )
-    return f'target triple = "{target.triple}"\n' + Template(body).substitute(
-        family.loop, **numbers
-    )
+    words = {**family.loop, **{name: str(number) for name, number in numbers.items()}}
+    filled = re.sub(r"\$([A-Za-z_]\w*)", lambda place: words[place[1]], body)
+    return f'target triple = "{target.triple}"\n{filled}'
