@@ -11,14 +11,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tetrad.core.errors import BoundsError, SettingError
 from tetrad.core.floats import guarded
+from tetrad.core.record import record
 from tetrad.models.constraints import Constraint
 from tetrad.models.damage import are_wrong, described, no_numbers
 from tetrad.models.engine import Cancelled
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 PATTERNS = (4, 3, 2)  # lengths of the last tokens that are looked up
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Timings:
     """Tokens evaluated and generated, and how long that took: the names of llama.cpp's server."""
 
@@ -52,7 +51,7 @@ class Timings:
         return 1e3 * self.predicted_n / self.predicted_ms if self.predicted_ms else 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Logprob:
     """How likely a token of the answer was, before any setting, and which were the most likely."""
 
@@ -61,7 +60,7 @@ class Logprob:
     top: tuple[Chance, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Completion:
     """An answer. `seed` gives it again."""
 
@@ -78,7 +77,7 @@ class Completion:
     accepted: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Piece:
     """Text that has become certain with one more token. The last piece has the whole answer."""
 
@@ -89,7 +88,7 @@ class Piece:
     completion: Completion | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Request:
     """One generation: the tokens of its prompt and all that was asked for, checked."""
 
@@ -97,13 +96,13 @@ class Request:
     settings: Settings
     constraint: Constraint | None
 
-    @cached_property
+    @property
     def limit(self) -> int:
         """Tokens of the answer at most."""
         limit = self.settings["max_tokens"]
         return 1 << 62 if limit is None or limit < 0 else limit
 
-    @cached_property
+    @property
     def stop(self) -> tuple[str, ...]:
         stop = self.settings["stop"]
         return (stop,) if isinstance(stop, str) else tuple(stop or ())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 from tetrad.compiler.named_function import NamedFunction
 from tetrad.core import lazy
 from tetrad.core.errors import SettingError
+from tetrad.core.record import record
 from tetrad.core.sampling_columns import BITS, INDEX, NUMBERS, SEED, TOP_K
 from tetrad.core.sizes import Dim
 from tetrad.models.checks import check_count
@@ -98,7 +98,7 @@ class Recent:
         self.table[0, last] = -1
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Chance:
     """A token and the logarithm of its probability, before any setting."""
 
@@ -106,7 +106,7 @@ class Chance:
     logprob: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """The token that was chosen, how likely it was, and the most likely ones where they were asked
     for."""

@@ -8,9 +8,9 @@ read: what a file's metadata promise and what its tensors are must agree.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from tetrad.core.errors import FileFormatError, UnsupportedError
+from tetrad.core.record import record, replace
 from tetrad.formats.gguf import File, Tensor
 from tetrad.models.weights import FLOATS
 
@@ -18,7 +18,8 @@ from tetrad.models.weights import FLOATS
 FACTORS = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}
 
 
-class Expected(NamedTuple):
+@record
+class Expected:
     """A tensor by its name in GGUF; one that is not needed may be missing."""
 
     name: str
@@ -46,7 +47,7 @@ def check_shapes(
 def in_every_block(blocks: Iterable[Expected], layers: int) -> Iterator[Expected]:
     each = list(blocks)
     for i in range(layers):
-        yield from (tensor._replace(name=f"blk.{i}.{tensor.name}") for tensor in each)
+        yield from (replace(tensor, name=f"blk.{i}.{tensor.name}") for tensor in each)
 
 
 def check_tensor(file: File, expected: Expected) -> None:

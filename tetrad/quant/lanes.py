@@ -262,7 +262,7 @@ def layout_problem(format: Format) -> str | None:
     kinds = {factor.kind for factor in format.factors}
     same = [
         other.name
-        for other in FORMATS.values()
+        for other in dict.values(FORMATS)  # of those there are so far
         if other.number == format.number or other.name == format.name
     ]
     checks = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from tetrad.core.record import record
 from tetrad.quant import formats
@@ -38,7 +38,8 @@ MAX_ALIGNMENT = 1 << 20
 MAX_SHARDS = (1 << 16) - 1  # split.count is a u16
 
 
-class ElementFormat(NamedTuple):
+@record
+class ElementFormat:
     """How elements of a tensor are stored: `nbytes` for every `block` elements of the fastest
     axis."""
 
@@ -78,7 +79,8 @@ FORMATS: dict[str, ElementFormat] = dict(
 FORMAT_NAMES = {f.number: name for name, f in FORMATS.items()}
 
 
-class Scalar(NamedTuple):
+@record
+class Scalar:
     """A type of metadata: its number in the file, its code for `struct` and its NumPy dtype."""
 
     number: int

@@ -12,14 +12,15 @@ import mmap
 import os
 import stat
 from collections.abc import Callable
-from typing import NamedTuple
 
 from tetrad.core.errors import FileChangedError, FileFormatError
+from tetrad.core.record import record
 
 SAMPLES, SAMPLE = 64, 512  # pieces of a file that are compared, and their bytes
 
 
-class Identity(NamedTuple):
+@record
+class Identity:
     """What tells a file from others, and from itself at another time. A name does not: another file
     may take it."""
 
