@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import tetrad as td
 from tetrad.compiler.pipeline import optimise
@@ -125,3 +126,18 @@ def test_what_may_fail_stays_in_a_loop_that_may_not_run() -> None:
         node.param("body") for node in better.nodes() if node.op.name in ("while_loop", "scan")
     ]
     assert ["gather" in names(body) for body in bodies] == [True, False]
+
+
+def test_a_refused_element_stops_only_a_loop_that_runs() -> None:
+    """Integers to a negative power are an error, in a step that runs."""
+
+    def f(x: Any, y: Any, n: Any) -> Any:
+        def step(carry: Any) -> Any:
+            return carry[0] + 1, carry[1] + td.pow(x, y)
+
+        return td.while_loop(lambda carry: carry[0] < n, step, (0, td.zeros_like(x)))[1]
+
+    x, y = np.full(3, 2, np.int32), np.full(3, -1, np.int32)
+    assert np.asarray(td.jit(f)(x, y, np.int32(0))).tolist() == [0, 0, 0]
+    with pytest.raises(td.errors.BadInputs, match="exponents of i32 must not be negative"):
+        td.jit(f)(x, y, np.int32(1))

@@ -98,7 +98,8 @@ class Op:
     converts: bool = False  # operand 0 in another element type
     # operands that it reads from memory only; None: all of a special or structural op, else none
     in_memory: tuple[int, ...] | None = None
-    may_fail: bool | None = None  # it stops programs on some operands; None: if it is special
+    # it stops programs on some operands; None: if it is special
+    may_fail: Trait | None = None
     # its kernels read operands through views, and do light elementwise work on them as they read
     prologue: Trait = False
     # its kernels do the elementwise work on the result before they store it, and so give buffers to
@@ -199,11 +200,6 @@ class Op:
         """Say why there is no derivative: the result does not change with the operands, or it is
         undefined."""
         self.no_derivative = why
-
-    @property
-    def can_fail(self) -> bool:
-        """Does it stop programs, on an index out of range or a singular matrix?"""
-        return self.kind == "special" if self.may_fail is None else self.may_fail
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]

@@ -23,6 +23,7 @@ from tetrad.graph.build import (
     results,
     with_inputs,
 )
+from tetrad.graph.group import holds
 from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.matmul.op import is_plain, matmul
@@ -124,8 +125,14 @@ def surely_runs(loop: Node) -> bool:
 
 
 def may_fail(node: Node) -> bool:
-    """Can it, or one of its operands, raise an error: an index out of range, a singular matrix?"""
-    return any(n.op.can_fail for n in topological([node]))
+    """Can it, or one of its operands, raise an error: an index out of range, a singular matrix, a
+    negative power of integers?"""
+
+    def can_fail(one: Node) -> bool:
+        trait = one.op.may_fail
+        return one.op.kind == "special" if trait is None else holds(trait, one)
+
+    return any(can_fail(one) for one in topological([node]))
 
 
 def with_vectors_first(body: Graph, consts: int) -> Graph:
