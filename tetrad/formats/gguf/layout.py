@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tetrad.core.record import record
 from tetrad.quant import formats
@@ -38,8 +38,7 @@ MAX_ALIGNMENT = 1 << 20
 MAX_SHARDS = (1 << 16) - 1  # split.count is a u16
 
 
-@record
-class ElementFormat:
+class ElementFormat(NamedTuple):
     """How elements of a tensor are stored: `nbytes` for every `block` elements of the fastest
     axis."""
 
