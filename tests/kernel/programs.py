@@ -68,6 +68,7 @@ def edges(dtype: DType) -> list[Any]:
     if not dtype.is_float:
         low, high = int(np.iinfo(dtype.np).min), int(np.iinfo(dtype.np).max)
         some = {low, low + 1, -7, -1, 0, 1, 2, 3, 7, 31, 33, high // 3, high - 1, high}
+        some |= {1 << dtype.bits - 1, (1 << dtype.bits - 1) - 1}  # the highest bit of a word
         return sorted(v for v in some if low <= v <= high)
     info = np.finfo(dtype.np)
     positive = [

@@ -304,6 +304,10 @@ class KernelBuilder:
     def max(self, a: object, b: object) -> Val:
         return self.binary("max", a, b)
 
+    def mulhi(self, a: object, b: object) -> Val:
+        """The upper 32 bits of the product of two u32 or two i32."""
+        return self.binary("mulhi", a, b)
+
     def sqrt(self, x: object) -> Val:
         return self.unary("sqrt", x)
 

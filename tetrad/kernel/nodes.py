@@ -18,16 +18,44 @@ from tetrad.core.sizes import Size
 
 FLOAT_BINARY = ("add", "sub", "mul", "div", "min", "max", "copysign")
 INT_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "xor", "shl", "shr")
+SATURATING = ("add_sat", "sub_sat", "mul_sat")  # integers of at most 32 bits
+WORD_BINARY = ("mulhi",)  # u32 and i32
+U32_BINARY = ("rotl", "rotr", "absdiff")
 BOOL_BINARY = ("and", "or", "xor")
 # div, mod: operands >= 0, divisor > 0
 INDEX_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_UNARY = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "round_even", "round")
-INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz")
+INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz", "reverse_bits")
 BOOL_UNARY = ("not",)
+BINARY = tuple(
+    dict.fromkeys(
+        (*FLOAT_BINARY, *INT_BINARY, *SATURATING, *WORD_BINARY, *U32_BINARY, *BOOL_BINARY)
+    )
+)
+UNARY = tuple(dict.fromkeys((*FLOAT_UNARY, *INT_UNARY, *BOOL_UNARY)))
 # index of the stop word at `status`: nonzero asks a kernel to end early
 STOP_WORD = 8
 TAG_SHIFT = 16  # a trap reports tag << 16 | code; the tag is the launch in a schedule
+
+
+def binary_operators(dtype: DType) -> tuple[str, ...]:
+    """The operators of a `Binary` whose operands have this type."""
+    if dtype.storage_only:
+        return ()
+    if dtype.kind not in "iu":
+        return {"f": FLOAT_BINARY, "b": BOOL_BINARY, "x": INDEX_BINARY}.get(dtype.kind, ())
+    narrow = SATURATING if dtype.bits <= 32 else ()
+    word = WORD_BINARY if dtype.bits == 32 else ()
+    return (*INT_BINARY, *narrow, *word, *(U32_BINARY if dtype.name == "u32" else ()))
+
+
+def unary_operators(dtype: DType) -> tuple[str, ...]:
+    """The operators of a `Unary` whose operand has this type."""
+    if dtype.storage_only:
+        return ()
+    tables = {"f": FLOAT_UNARY, "b": BOOL_UNARY, "i": INT_UNARY, "u": INT_UNARY}
+    return tables.get(dtype.kind, ())
 
 
 @record(eq=False)
@@ -125,8 +153,9 @@ class Store(Instr):
 @record(eq=False)
 class Binary(Value):
     """lhs op rhs, both of `dtype`. Integer add, sub, mul wrap; div truncates, x/0 = 0, MIN/-1 =
-    MIN; mod has the sign of lhs, x mod 0 = 0; shift counts are taken modulo the width. Float min
-    and max propagate NaN, and -0 < +0."""
+    MIN; mod has the sign of lhs, x mod 0 = 0; shift and rotate counts are taken modulo the width.
+    add_sat, sub_sat, mul_sat stop at the ends of the type; mulhi is the upper half of the product.
+    Float min and max propagate NaN, and -0 < +0."""
 
     op: str
     lhs: Value

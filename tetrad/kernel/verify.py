@@ -349,7 +349,7 @@ def _prefetch(check: _Check, node: n.Prefetch) -> None:
 
 
 def _binary(check: _Check, node: n.Binary) -> None:
-    _operator(check, node, _binary_ops(node.dtype))
+    _operator(check, node, n.binary_operators(node.dtype))
     _same_types(check, node, node.lhs, node.rhs)
     by_zero = isinstance(node.rhs, n.Const) and node.rhs.value == 0 and not node.dtype.is_float
     check.require(
@@ -357,23 +357,9 @@ def _binary(check: _Check, node: n.Binary) -> None:
     )
 
 
-def _binary_ops(dtype: DType) -> tuple[str, ...]:
-    if dtype.storage_only:
-        return ()
-    if dtype is index:
-        return n.INDEX_BINARY
-    return n.BOOL_BINARY if dtype is bool_ else n.FLOAT_BINARY if dtype.is_float else n.INT_BINARY
-
-
 def _unary(check: _Check, node: n.Unary) -> None:
-    _operator(check, node, _unary_ops(node.dtype))
+    _operator(check, node, n.unary_operators(node.dtype))
     _same_types(check, node, node.x)
-
-
-def _unary_ops(dtype: DType) -> tuple[str, ...]:
-    if dtype.storage_only or dtype is index:
-        return ()
-    return n.BOOL_UNARY if dtype is bool_ else n.FLOAT_UNARY if dtype.is_float else n.INT_UNARY
 
 
 def _compare(check: _Check, node: n.Compare) -> None:

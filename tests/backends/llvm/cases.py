@@ -75,19 +75,14 @@ def pairs(dtype: DType) -> list[np.ndarray]:
 # -- values ----------------------------------------------------------------------------------------
 
 
-def operators(dtype: DType, table: str) -> tuple[str, ...]:
-    kind = "FLOAT" if dtype.is_float else "BOOL" if dtype is bool_ else "INT"
-    return getattr(n, f"{kind}_{table}")  # type: ignore[no-any-return]
-
-
 def arithmetic() -> Iterator[Case]:
     for dtype, width in itertools.product(ARITHMETIC, PURE):
         columns = [(dtype, column) for column in pairs(dtype)]
-        for op in operators(dtype, "BINARY"):
+        for op in n.binary_operators(dtype):
             yield elementwise(
                 f"{op} {dtype}", width, lambda k, a, b, op=op: k.binary(op, a, b), *columns
             )
-        for op in operators(dtype, "UNARY"):
+        for op in n.unary_operators(dtype):
             yield elementwise(
                 f"{op} {dtype}", width, lambda k, a, b, op=op: k.unary(op, a), *columns
             )
