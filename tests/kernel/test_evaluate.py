@@ -28,15 +28,16 @@ from tetrad.core.dtypes import (
     index,
     u8,
     u32,
+    u64,
 )
-from tetrad.core.errors import BadInputs, BoundsError
+from tetrad.core.errors import BadInputs, BoundsError, VerifyError
 from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import RULES, KernelTrap, evaluate
 from tetrad.kernel.verify import verify
 
-FLOATS, INTS = (f32, f64), (i32, i64, u8, u32)
+FLOATS, INTS = (f32, f64), (i32, i64, u8, u32, u64)
 
 
 def test_every_instruction_has_a_meaning() -> None:
@@ -100,6 +101,10 @@ INT_ORACLE: dict[str, Callable[[int, int, int], int]] = {
     "xor": lambda a, b, w: a ^ b,
     "shl": lambda a, b, w: a << (b % w),
     "shr": lambda a, b, w: a >> (b % w),
+    "absdiff": lambda a, b, w: abs(a - b),
+    "rotl": lambda a, b, w: a << (b % w) | a >> (w - b % w),
+    "rotr": lambda a, b, w: a >> (b % w) | a << (w - b % w),
+    "mulhi": lambda a, b, w: (a * b) >> w,
 }
 BOOL_ORACLE: dict[str, Callable[[bool, bool], bool]] = {
     "and": lambda a, b: a and b,
@@ -136,6 +141,7 @@ INT_UNARY_ORACLE: dict[str, Callable[[int, int], int]] = {
     "popcount": lambda x, w: (x % (1 << w)).bit_count(),
     "clz": lambda x, w: w - (x % (1 << w)).bit_length(),
     "ctz": lambda x, w: w if x == 0 else (x & -x).bit_length() - 1,
+    "reverse_bits": lambda x, w: int(f"{x % (1 << w):0{w}b}"[::-1], 2),
 }
 
 
@@ -144,7 +150,9 @@ def pairs(dtype: DType) -> list[tuple[Any, Any]]:
 
 
 def assert_same(got: np.ndarray, want: list[Any], given: list[Any]) -> None:
-    wrong = ~same_bits(got, np.array(want).astype(got.dtype))
+    # by way of float64, 64-bit integers would be rounded
+    wanted = np.array(want, got.dtype) if got.dtype.kind in "iu" else np.array(want)
+    wrong = ~same_bits(got, wanted.astype(got.dtype))
     assert not wrong.any(), [(given[i], got[i], want[i]) for i in np.nonzero(wrong)[0][:5]]
 
 
@@ -159,12 +167,35 @@ def test_float_binary(op: str, dtype: DType) -> None:
     assert_same(got, [rounded(FLOAT_ORACLE[op](a, b), dtype) for a, b in given], given)
 
 
-@pytest.mark.parametrize("op", n.INT_BINARY)
-@pytest.mark.parametrize("dtype", INTS, ids=str)
+SATURATING_ORACLE: dict[str, Callable[[int, int], int]] = {
+    "add_sat": lambda a, b: a + b,
+    "sub_sat": lambda a, b: a - b,
+    "mul_sat": lambda a, b: a * b,
+}
+
+
+@pytest.mark.parametrize("op", n.SATURATING)
+@pytest.mark.parametrize("dtype", [d for d in INTS if d.bits <= 32], ids=str)
+def test_saturating(op: str, dtype: DType) -> None:
+    given, limits = pairs(dtype), np.iinfo(dtype.np)
+    got = apply(lambda k, a, b: k.binary(op, a, b), (dtype, dtype), *zip(*given, strict=True))
+    exact = [SATURATING_ORACLE[op](a, b) for a, b in given]
+    assert_same(got, [max(limits.min, min(limits.max, x)) for x in exact], given)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op"),
+    [(d, op) for d in INTS for op in n.binary_operators(d) if op not in n.SATURATING],
+)
 def test_int_binary(op: str, dtype: DType) -> None:
     given = pairs(dtype)
     got = apply(lambda k, a, b: k.binary(op, a, b), (dtype, dtype), *zip(*given, strict=True))
     assert_same(got, [wrap(INT_ORACLE[op](a, b, dtype.bits), dtype) for a, b in given], given)
+
+
+def test_mulhi_of_the_largest_words() -> None:
+    got = apply(lambda k, a, b: k.mulhi(a, b), (u32, u32), [0xFFFFFFFF], [0xFFFFFFFE])
+    assert got.tolist() == [0xFFFFFFFD]
 
 
 @pytest.mark.parametrize("op", n.BOOL_BINARY)
@@ -623,3 +654,29 @@ def test_too_few_elements_and_unknown_scratch_size() -> None:
     k.scratch("s", f32, Dim("seq"))
     with pytest.raises(BadInputs, match="scratch s needs values for"):
         evaluate(k.finish(), {}, {}, (1, 1, 1))
+
+
+# -- barriers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_barrier_that_some_do_not_reach_is_an_error_when_it_runs_too(returns: bool) -> None:
+    k = KernelBuilder("divergent", 4)
+    with k.when(k.lane() < 2):
+        k.return_() if returns else k.barrier()
+    if returns:
+        k.barrier()
+    program = k.finish()
+    missing = 0 if returns else 2
+    told = rf"V010: divergent: not every .*barrier\n  in region \(top\).*invocation \({missing}, "
+    with pytest.raises(VerifyError, match=told):
+        evaluate(program, {}, {}, (2, 1, 1))
+
+
+def test_a_barrier_that_whole_workgroups_do_not_reach_is_none() -> None:
+    k = KernelBuilder("uniform", 4)
+    with k.when(k.group_id().eq(1)):
+        k.return_()
+    k.barrier()
+    verify(program := k.finish())
+    evaluate(program, {}, {}, (3, 1, 1), races=True)

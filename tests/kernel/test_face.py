@@ -17,7 +17,8 @@ from tetrad import kernel
 
 def test_every_public_name_is_there() -> None:
     assert {getattr(kernel, name).__module__ for name in kernel.__all__ if name != "registry"} == {
-        f"tetrad.kernel.{module}" for module in ("build", "evaluate", "nodes", "text", "verify")
+        f"tetrad.kernel.{module}"
+        for module in ("build", "bytes", "composition", "evaluate", "nodes", "text", "verify")
     }
     assert kernel.registry.__name__ == "tetrad.kernel.registry"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -14,6 +14,8 @@ from tetrad.core import lazy
 if TYPE_CHECKING:
     from tetrad.kernel import registry
     from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+    from tetrad.kernel.bytes import from_bytes, to_bytes
+    from tetrad.kernel.composition import composition
     from tetrad.kernel.evaluate import KernelTrap, evaluate
     from tetrad.kernel.nodes import Buffer, Program
     from tetrad.kernel.text import fingerprint, parse, to_text
@@ -23,14 +25,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
-    "build", "evaluate", "fingerprint", "parse", "problems", "registry", "to_text", "verify",
+    "build", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
+    "registry", "to_bytes", "to_text", "verify",
 ]  # fmt: skip
 
 HOMES = {  # name -> module
     **dict.fromkeys(("KernelBuilder", "LocalVar", "Val"), "build"), **dict.fromkeys(("Buffer",
     "Program"), "nodes"),
     **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate",
-    "problems": "verify",
+    "problems": "verify", "from_bytes": "bytes", "to_bytes": "bytes",
 }  # fmt: skip
 
 
@@ -62,6 +65,11 @@ class KernelPackage(ModuleType):
     """This package."""
 
 
-for module, name in (("build", "KernelBuilder"), ("evaluate", "evaluate"), ("verify", "verify")):
+for module, name in (
+    ("build", "KernelBuilder"),
+    ("composition", "composition"),
+    ("evaluate", "evaluate"),
+    ("verify", "verify"),
+):
     setattr(KernelPackage, module, face(module, name))
 sys.modules[__name__].__class__ = KernelPackage
