@@ -84,13 +84,15 @@ class Entry:
         tolerance: int = 0,
         extension: tuple[str, str] | None = None,
         fixpoint: Fixpoint | None = None,
+        wraps: Entry | None = None,
     ) -> None:
         self.id, self.category, self.tolerance = id, category, tolerance
+        self.region: str = id if wraps is None else wraps.region
         self.inputs, self.expected = list(inputs), list(expected)
         self.args, self.extension, self.fixpoint = dict(args or {}), extension, fixpoint
         self.__doc__ = builder.__doc__
-        self._builder, self._grid = builder, grid
-        self._sampler: Sampler | None = None
+        self._builder, self._grid = builder, grid if wraps is None else wraps._grid
+        self._sampler: Sampler | None = None if wraps is None else wraps._sampler
 
     def build(self, *sizes: Any, **named: Any) -> n.Program:
         """The program, its body in a region named after the id; without arguments, of the size of
@@ -99,7 +101,7 @@ class Entry:
             return self.build_or_raise(*sizes, **named)
         except (ShapeError, DtypeError) as error:
             out = [b for b in self.build_or_raise().buffers if b.is_written][-1]
-            return invalid_output(self.id, error.message, out.dtype, out.name)
+            return invalid_output(self.region, error.message, out.dtype, out.name)
 
     def build_or_raise(self, *sizes: Any, **named: Any) -> n.Program:
         """The same, but sizes that cannot be raise the error."""
@@ -158,6 +160,7 @@ def register(
     tolerance: int = 0,
     extension: tuple[str, str] | None = None,
     fixpoint: Fixpoint | None = None,
+    wraps: Entry | None = None,
 ) -> Entry: ...
 
 
@@ -173,6 +176,7 @@ def register(
     tolerance: int = 0,
     extension: tuple[str, str] | None = None,
     fixpoint: Fixpoint | None = None,
+    wraps: Entry | None = None,
 ) -> Callable[[Builder], Entry]: ...
 
 
@@ -194,6 +198,7 @@ def register(
     tolerance          accepted error in ULPs of float outputs
     extension          (name, kind): the name whose `extension_id` stands for the program
     fixpoint           launched again and again, until nothing changes
+    wraps              the entry whose program the builder returns: its region stays on top
 
     >>> entry = register("user::math::nothing", build=lambda: n.Program("nothing", (), (),
     ...     (1, 1, 1), ()), inputs=[[]], expected=[[]], category="math")
