@@ -91,7 +91,8 @@ class Entry:
         self.inputs, self.expected = list(inputs), list(expected)
         self.args, self.extension, self.fixpoint = dict(args or {}), extension, fixpoint
         self.__doc__ = builder.__doc__
-        self._builder, self._grid = builder, grid if wraps is None else wraps._grid
+        self._builder = builder
+        self._grid: Grid | GridFunction | None = grid if wraps is None else wraps._grid
         self._sampler: Sampler | None = None if wraps is None else wraps._sampler
 
     def build(self, *sizes: Any, **named: Any) -> n.Program:

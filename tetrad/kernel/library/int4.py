@@ -70,7 +70,8 @@ def packed(rows: Array) -> bytes:
     padded = np.zeros((len(rows), words(rows.shape[1]), LANES), np.uint32)
     padded.reshape(len(rows), -1)[:, : rows.shape[1]] = rows & 15
     shifted = padded << np.arange(0, 32, 4, dtype=np.uint32)
-    return np.bitwise_or.reduce(shifted, axis=-1).astype("<u4").tobytes()
+    joined: Array = np.bitwise_or.reduce(shifted, axis=-1)
+    return joined.astype("<u4").tobytes()
 
 
 # -- unpack ----------------------------------------------------------------------------------------
@@ -257,19 +258,27 @@ def matvec(
 
 @i4x8_matvec_f32_scaled.sampler
 def matvec_sample(rng: np.random.Generator) -> Sample:
-    made = batched_matvec_sample(rng, batch=1)
-    return Sample((*made.sizes[:4], *made.sizes[5:]), made.inputs, made.outputs)
+    (_, *sizes), inputs, outputs = random_matvec(rng, 1)
+    return Sample(("weights", "x", "scales", "out", *sizes), inputs, outputs)
 
 
 @i4x8_batched_matvec_f32_scaled.sampler
-def batched_matvec_sample(rng: np.random.Generator, batch: int | None = None) -> Sample:
-    w, b = random_lanes(rng, int(rng.integers(1, 80))), batch or int(rng.integers(1, 4))
-    x = rng.normal(size=(b, w.shape[1])).astype("<f4")
-    scales, total = rng.normal(size=len(w)).astype("<f4"), np.zeros((b, len(w)), "<f4")
+def batched_matvec_sample(rng: np.random.Generator) -> Sample:
+    sizes, inputs, outputs = random_matvec(rng, int(rng.integers(1, 4)))
+    return Sample(("weights", "x", "scales", "out", *sizes), inputs, outputs)
+
+
+def random_matvec(
+    rng: np.random.Generator, batch: int
+) -> tuple[tuple[int, ...], tuple[bytes, ...], tuple[bytes, ...]]:
+    """Sizes, inputs, outputs."""
+    w = random_lanes(rng, int(rng.integers(1, 80)))
+    x = rng.normal(size=(batch, w.shape[1])).astype("<f4")
+    scales, total = rng.normal(size=len(w)).astype("<f4"), np.zeros((batch, len(w)), "<f4")
     for c in range(w.shape[1]):
         total += x[:, c, None] * w[:, c].astype("<f4")
-    sizes = ("weights", "x", "scales", "out", b, *w.shape)
-    return Sample(sizes, (packed(w), x.tobytes(), scales.tobytes()), ((total * scales).tobytes(),))
+    inputs = (packed(w), x.tobytes(), scales.tobytes())
+    return (batch, *w.shape), inputs, ((total * scales).tobytes(),)
 
 
 # -- a matrix and packed vectors -------------------------------------------------------------------
