@@ -105,6 +105,7 @@ class _Grower:
         self.s = k.buffer("s", i32, "workgroup", 64, zeroed=draw(st.booleans()))
         self.y = k.buffer("y", f32, "readwrite")
         self.n = k.arg("n")
+        self.returns = 0
 
     def program(self) -> n.Program:
         k = self.k
@@ -120,7 +121,7 @@ class _Grower:
 
     def kinds(self, depth: int) -> list[str]:
         return ["value", "value", "value", "assign", "touch_scratch"] + (
-            ["loop", "branch", "region"] if depth else []
+            ["loop", "branch", "region", "leave"] if depth else []
         )
 
     def pick(self, values: list[Val], dtype: DType) -> Val:
@@ -163,6 +164,15 @@ class _Grower:
         if self.draw(st.booleans()):
             with self.k.otherwise():
                 self.statements(list(values), depth - 1)
+
+    def leave(self, values: list[Val], depth: int) -> None:
+        """Some invocations return, perhaps after some more statements."""
+        self.returns += 1
+        if self.returns > 8:
+            return
+        with self.k.when(self.pick(values, i32) < self.pick(values, i32)):
+            self.statements(list(values), 0)
+            self.k.return_()
 
     def region(self, values: list[Val], depth: int) -> None:
         with self.k.region(self.draw(st.sampled_from(["core::relu", 'a "b"']))):

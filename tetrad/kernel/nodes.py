@@ -28,6 +28,11 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_UNARY = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "round_even", "round")
 INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz", "reverse_bits")
 BOOL_UNARY = ("not",)
+ATOMIC = (
+    "atomic_add", "atomic_min", "atomic_max", "atomic_and", "atomic_or", "atomic_xor",
+    "atomic_exchange", "atomic_compare_exchange",
+)  # fmt: skip
+ORDERS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
 BINARY = tuple(
     dict.fromkeys(
         (*FLOAT_BINARY, *INT_BINARY, *SATURATING, *WORD_BINARY, *U32_BINARY, *BOOL_BINARY)
@@ -128,6 +133,13 @@ class Id(Value):
 
 
 @record(eq=False)
+class BufferLength(Value):
+    """The number of elements of a buffer in this launch: an index."""
+
+    buffer: Buffer
+
+
+@record(eq=False)
 class Load(Value):
     """buffer[at]. Inactive invocations do not access memory."""
 
@@ -148,6 +160,22 @@ class Store(Instr):
     at: Value
     value: Value
     hint: str = ""
+
+
+@record(eq=False)
+class Atomic(Value):
+    """buffer[at] = old op value, with no other access between; the value is the old element.
+
+    Every active invocation makes one, in the order of lanes; workgroups in any order. A
+    compare_exchange writes `value` only if old equals `expected`.
+    """
+
+    op: str
+    buffer: Buffer
+    at: Value
+    value: Value
+    expected: Value | None = None
+    order: str = "relaxed"
 
 
 @record(eq=False)
@@ -315,6 +343,12 @@ class Barrier(Instr):
 
 
 @record(eq=False)
+class Return(Instr):
+    """Ends this invocation; the last instruction of its block. `kernel.returns` rewrites it as
+    branches."""
+
+
+@record(eq=False)
 class Trap(Instr):
     """If `cond` is true for any active invocation, the launch fails with this code and that
     invocation's `value`."""
@@ -363,7 +397,14 @@ class Program:
 
 
 INSTRUCTIONS: tuple[type[Instr], ...] = (
-    Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Lookup,
-    Shuffle, Broadcast,
-    Vote, Local, Get, Set, For, If, Barrier, Trap, Prefetch, Region,
+    Const, Arg, Id, BufferLength, Load, Store, Atomic, Binary, Compare, Unary, Select, Cast,
+    Bitcast, Fma, Dot4, Lookup, Shuffle, Broadcast,
+    Vote, Local, Get, Set, For, If, Barrier, Return, Trap, Prefetch, Region,
 )  # fmt: skip
+
+
+def atomic_buffers(block: Block) -> set[Buffer]:
+    """The buffers that atomics of a block, inner ones included, change."""
+    found = {instr.buffer for instr in block if isinstance(instr, Atomic)}
+    inner = (getattr(i, name, ()) for i in block for name in ("body", "then", "orelse"))
+    return found.union(*map(atomic_buffers, inner))

@@ -73,7 +73,8 @@ def _kind(hint: str) -> str:
 
 
 KINDS = {
-    "Local": "local", "Buffer": "buffer", "int": "int", "str": "str", "tuple[int, ...]": "ints",
+    "Local": "local", "Value | None": "value", "Buffer": "buffer", "int": "int",
+    "str": "str", "tuple[int, ...]": "ints",
 }  # fmt: skip
 
 
@@ -83,6 +84,7 @@ WORDS |= dict.fromkeys(n.BINARY, FORMS[n.Binary])
 WORDS |= dict.fromkeys(n.COMPARISONS, FORMS[n.Compare])
 WORDS |= dict.fromkeys(n.UNARY, FORMS[n.Unary])
 WORDS |= dict.fromkeys(("any", "all"), FORMS[n.Vote])
+WORDS |= dict.fromkeys(n.ATOMIC, FORMS[n.Atomic])
 
 
 # -- printing --------------------------------------------------------------------------------------

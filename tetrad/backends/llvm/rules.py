@@ -7,7 +7,7 @@ trap the processor: divisors are made safe, shift counts are masked. `rules` has
 
 from __future__ import annotations
 
-from tetrad.backends.llvm import convert, dots, flow, integers, lookups, memory
+from tetrad.backends.llvm import atomics, convert, dots, flow, integers, lookups, memory
 from tetrad.backends.llvm.emitter import (
     Codegen,
     Emitted,
@@ -19,7 +19,7 @@ from tetrad.backends.llvm.emitter import (
 from tetrad.core.dtypes import DType
 from tetrad.kernel import nodes as n
 
-rules = EmitterRules(memory.rules, flow.rules)
+rules = EmitterRules(memory.rules, atomics.rules, flow.rules)
 
 FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
@@ -40,6 +40,11 @@ def emit_const(cg: Codegen, node: n.Const) -> Emitted:
 @rules.rule(n.Arg)
 def emit_arg(cg: Codegen, node: n.Arg) -> Emitted:
     return Emitted(operand_name("a", node.name), 0)
+
+
+@rules.rule(n.BufferLength)
+def emit_buffer_length(cg: Codegen, node: n.BufferLength) -> Emitted:
+    return Emitted(cg.length(node.buffer), 0)
 
 
 @rules.rule(n.Id)
