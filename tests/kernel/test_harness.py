@@ -47,7 +47,7 @@ def test_a_good_entry_passes_and_prints_every_step() -> None:
     lines = str(report).splitlines()
     assert lines[0] == f"test::harness::one  fingerprint {report.fingerprint[:16]}"
     steps = [line.split()[0] for line in lines[1:]]
-    assert steps[:3] == ["build", "verify", "text"] and "evaluate" in steps
+    assert steps[:4] == ["build", "verify", "text", "bytes"] and "evaluate" in steps
     assert any(line.split()[:3] == ["run", "cpu", "ok"] for line in lines)
 
 
