@@ -32,6 +32,8 @@ lazy.PROVIDERS.update(
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",
         "targets": "tetrad.backends",
+        "kernel launches": "tetrad.compiler.dispatch",
+        "kernel grids": "tetrad.compiler.grid",
     }
 )
 

@@ -16,10 +16,14 @@ from tetrad import kernel
 
 
 def test_every_public_name_is_there() -> None:
-    assert {getattr(kernel, name).__module__ for name in kernel.__all__ if name != "registry"} == {
+    homes = {getattr(kernel, name).__module__ for name in kernel.__all__ if name != "registry"}
+    assert homes == {
         f"tetrad.kernel.{module}"
-        for module in ("build", "bytes", "composition", "evaluate", "nodes", "text", "verify")
-    }
+        for module in (
+            "build", "bytes", "composition", "evaluate", "nodes", "packing",
+            "registry", "text", "verify",
+        )
+    }  # fmt: skip
     assert kernel.registry.__name__ == "tetrad.kernel.registry"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kernel.nothing  # type: ignore[attr-defined]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tetrad.kernel.composition import composition
     from tetrad.kernel.evaluate import KernelTrap, evaluate
     from tetrad.kernel.nodes import Buffer, Program
+    from tetrad.kernel.packing import pack, pack_bytes_as_u32, pack_into, unpack
+    from tetrad.kernel.registry import extension_id, has_trap
     from tetrad.kernel.text import fingerprint, parse, to_text
     from tetrad.kernel.verify import problems, verify
 
@@ -27,6 +29,7 @@ __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
     "build", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
     "registry", "to_bytes", "to_text", "verify",
+    "extension_id", "has_trap", "pack", "pack_bytes_as_u32", "pack_into", "unpack",
 ]  # fmt: skip
 
 HOMES = {  # name -> module
@@ -34,6 +37,8 @@ HOMES = {  # name -> module
     "Program"), "nodes"),
     **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate",
     "problems": "verify", "from_bytes": "bytes", "to_bytes": "bytes",
+    "extension_id": "registry", "has_trap": "registry",
+    **dict.fromkeys(("pack", "pack_bytes_as_u32", "pack_into", "unpack"), "packing"),
 }  # fmt: skip
 
 
