@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
-    "build", "evaluate", "fingerprint", "parse", "problems", "registry", "to_text", "verify",
+    "build", "evaluate", "fingerprint", "parse", "problems", "ptx", "registry", "to_text", "verify",
 ]  # fmt: skip
 
 HOMES = {  # name -> module
@@ -37,6 +37,8 @@ HOMES = {  # name -> module
 def __getattr__(name: str) -> Any:
     if name == "registry":
         return lazy.module("tetrad.kernel.registry")
+    if name == "ptx":
+        return lazy.provided("ptx").ptx
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(lazy.module(f"tetrad.kernel.{HOMES[name]}"), name)

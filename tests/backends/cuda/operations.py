@@ -204,7 +204,7 @@ BINARY: dict[str, Callable[..., Array]] = {
 }  # fmt: skip
 UNARY: dict[str, Callable[..., Array]] = {
     "abs": np.abs, "neg": np.negative, "sqrt": np.sqrt, "mov": lambda x: x,
-    "not": np.invert,
+    "not": np.invert, "rcp": np.reciprocal,
 }  # fmt: skip
 
 

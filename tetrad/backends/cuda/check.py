@@ -20,7 +20,7 @@ NUMBER = re.compile(r"-?\d+|0[xX][0-9A-Fa-f]+|0[fF][0-9A-F]{8}|0[dD][0-9A-F]{16}
 TYPE = re.compile(r"[busf](8|16|32|64)|pred")
 # Float instructions that would contract, flush or approximate
 LOOSE = ("ftz", "approx", "full", "sat")
-ROUNDED = ("add", "sub", "mul", "div", "sqrt", "fma", "mad")
+ROUNDED = ("add", "sub", "mul", "div", "sqrt", "rcp", "fma", "mad")
 
 Widths = tuple[str, ...]
 
@@ -177,7 +177,7 @@ def barrier(instr: PtxInstruction, types: list[str]) -> Widths:
 
 INSTRUCTIONS: dict[str, Rule] = {
     **{name: alike(3) for name in ("add", "sub", "div", "rem", "min", "max", "and", "or", "xor")},
-    **{name: alike(2) for name in ("abs", "neg", "not", "sqrt", "mov", "cvta", "brev", "ex2")},
+    **{name: alike(2) for name in ("abs", "neg", "not", "sqrt", "rcp", "mov", "cvta")},
     **{name: alike(4) for name in ("fma", "prmt")},
     "copysign": alike(3),
     "mul": product,

@@ -45,8 +45,8 @@ class _Predication:
         if isinstance(instr, n.If):
             return self.branch(instr, mask)
         made = self.renewed(instr, mask)
-        if isinstance(instr, n.Local):
-            self.declared[instr] = self.depth
+        if isinstance(made, n.Local):
+            self.declared[made] = self.depth
         if mask is None:
             return [made]
         match made:

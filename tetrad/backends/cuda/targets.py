@@ -23,6 +23,8 @@ MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 STATIC_SHARED = 48 << 10  # bytes that a module may declare; more is asked for at launch
 MAX_LOCAL = 512 << 10  # bytes of one thread
 MAX_PARAMETERS = 4096  # bytes of one launch
+NEAR = 4 << 10
+GROUPS = 4096  # blocks of one warp that run at once: 32 on each of 128 multiprocessors
 
 # Lanes are threads: no value is a vector, so nothing here is ever asked for one.
 ISA = Isa(
@@ -46,16 +48,19 @@ class Architecture:
 
     @property
     def machine(self) -> Machine:
-        """A thread holds rows x vectors accumulators of a register tile: 32 floats or 16 doubles,
-        of 255 registers of 32 bits."""
+        """What lowering may count on. A thread holds rows x vectors accumulators of a register
+        tile: 32 floats or 16 doubles, of 255 registers of 32 bits. Panels of 4 KiB keep a product
+        of 4096 x 4096 x 4096 below the 48 KiB that every architecture has."""
         return Machine(
             32,
             RegisterTile(8, 4),
             RegisterTile(4, 4),
             lowbit_tokens=4,
+            near_bytes=NEAR,
+            panel_bytes=NEAR,
             dots_mixed_bytes=True,
             workgroup_bytes=self.shared,
-            parallel_groups=WARP,
+            parallel_groups=GROUPS,
         )
 
     @property
