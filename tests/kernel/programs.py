@@ -68,6 +68,7 @@ def edges(dtype: DType) -> list[Any]:
     if not dtype.is_float:
         low, high = int(np.iinfo(dtype.np).min), int(np.iinfo(dtype.np).max)
         some = {low, low + 1, -7, -1, 0, 1, 2, 3, 7, 31, 33, high // 3, high - 1, high}
+        some |= {1 << dtype.bits - 1, (1 << dtype.bits - 1) - 1}  # the highest bit of a word
         return sorted(v for v in some if low <= v <= high)
     info = np.finfo(dtype.np)
     positive = [
@@ -118,6 +119,7 @@ class _Grower:
         self.s = k.buffer("s", i32, "workgroup", 64, zeroed=draw(st.booleans()))
         self.y = k.buffer("y", f32, "readwrite")
         self.n = k.arg("n")
+        self.returns = 0
 
     def program(self) -> n.Program:
         k = self.k
@@ -133,7 +135,7 @@ class _Grower:
 
     def kinds(self, depth: int) -> list[str]:
         return ["value", "value", "value", "assign", "touch_scratch"] + (
-            ["loop", "branch", "region"] if depth else []
+            ["loop", "branch", "region", "leave"] if depth else []
         )
 
     def pick(self, values: list[Val], dtype: DType) -> Val:
@@ -176,6 +178,15 @@ class _Grower:
         if self.draw(st.booleans()):
             with self.k.otherwise():
                 self.statements(list(values), depth - 1)
+
+    def leave(self, values: list[Val], depth: int) -> None:
+        """Some invocations return, perhaps after some more statements."""
+        self.returns += 1
+        if self.returns > 8:
+            return
+        with self.k.when(self.pick(values, i32) < self.pick(values, i32)):
+            self.statements(list(values), 0)
+            self.k.return_()
 
     def region(self, values: list[Val], depth: int) -> None:
         with self.k.region(self.draw(st.sampled_from(["core::relu", 'a "b"']))):

@@ -25,6 +25,8 @@ def infer_grid(program: n.Program, counts: Mapping[n.Buffer, int]) -> Grid | Non
     ids = [i for i in instrs if isinstance(i, n.Id)]
     if not any(i.which == "group" for i in ids):
         return (1, 1, 1)
+    if any(isinstance(i, n.Atomic) for i in instrs):
+        return None  # its outputs do not show how many invocations there are
     stores = [s for s in instrs if isinstance(s, n.Store)]
     sizes = {counts[b] for b in program.buffers if b.is_written}
     along_x = not any(i.axis > 0 for i in ids) and program.workgroup[0] == program.lanes

@@ -73,16 +73,18 @@ def _kind(hint: str) -> str:
 
 
 KINDS = {
-    "Local": "local", "Buffer": "buffer", "int": "int", "str": "str", "tuple[int, ...]": "ints",
+    "Local": "local", "Value | None": "value", "Buffer": "buffer", "int": "int",
+    "str": "str", "tuple[int, ...]": "ints",
 }  # fmt: skip
 
 
 FORMS = {cls: _form(cls) for cls in n.INSTRUCTIONS if cls not in (n.For, n.If, n.Region)}
 WORDS: dict[str, Form] = {cls.__name__.lower(): s for cls, s in FORMS.items() if not s.has_op}
-WORDS |= dict.fromkeys((*n.FLOAT_BINARY, *n.INT_BINARY, *n.BOOL_BINARY), FORMS[n.Binary])
+WORDS |= dict.fromkeys(n.BINARY, FORMS[n.Binary])
 WORDS |= dict.fromkeys(n.COMPARISONS, FORMS[n.Compare])
-WORDS |= dict.fromkeys((*n.FLOAT_UNARY, *n.INT_UNARY, *n.BOOL_UNARY), FORMS[n.Unary])
+WORDS |= dict.fromkeys(n.UNARY, FORMS[n.Unary])
 WORDS |= dict.fromkeys(("any", "all"), FORMS[n.Vote])
+WORDS |= dict.fromkeys(n.ATOMIC, FORMS[n.Atomic])
 
 
 # -- printing --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import math
 
 from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules, form, index_stride
 from tetrad.core.dtypes import i32, index
+from tetrad.core.errors import CompileError
 from tetrad.kernel import nodes as n
 
 rules = EmitterRules()
@@ -213,7 +214,8 @@ def length(block: n.Block, is_rare: bool = False) -> float:
 
 def has_access(block: n.Block) -> bool:
     """Loads, stores, or blocks that may have some."""
-    return any(isinstance(instr, n.Load | n.Store | n.For | n.If | n.Region) for instr in block)
+    held = n.Load | n.Store | n.Atomic | n.For | n.If | n.Region
+    return any(isinstance(instr, held) for instr in block)
 
 
 def divergent_if(cg: Codegen, node: n.If) -> None:
@@ -262,6 +264,15 @@ class guarded:
 @rules.rule(n.Barrier)
 def emit_barrier(cg: Codegen, node: n.Barrier) -> None:
     """One vector is one workgroup: its lanes never part, so there is nothing to wait for."""
+
+
+@rules.rule(n.Return)
+def emit_return(cg: Codegen, node: n.Return) -> None:
+    """Of a machine whose lanes are threads; for vectors `kernel.returns` makes branches of it."""
+    if cg.mask is not None or cg.lanes > 1:
+        raise CompileError(f"{cg.program.name}: a return in a vector; rewrite it as branches")
+    cg.line("br label %exit")
+    cg.label(cg.name("unreached"))
 
 
 @rules.rule(n.Trap)

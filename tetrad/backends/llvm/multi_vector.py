@@ -154,7 +154,7 @@ class Uses:
     def classify(self, instr: n.Instr) -> None:
         if isinstance(instr, n.For):
             self.cheap.add(instr.counter)
-        if not isinstance(instr, n.Const | n.Arg | n.Id | PURE):
+        if not isinstance(instr, n.Const | n.Arg | n.Id | n.BufferLength | PURE):
             return
         is_leaf = not isinstance(instr, PURE)
         if is_leaf or instr.dtype in (index, bool_) and self.cheap.issuperset(used_by(instr)):
