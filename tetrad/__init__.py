@@ -33,6 +33,8 @@ lazy.PROVIDERS.update(
         "x.at": "tetrad.arrays.indexed_update",
         "targets": "tetrad.backends",
         "ptx": "tetrad.backends.cuda.ptx",
+        "kernel launches": "tetrad.compiler.dispatch",
+        "kernel grids": "tetrad.compiler.grid",
     }
 )
 

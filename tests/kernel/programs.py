@@ -3,36 +3,22 @@ valid programs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tetrad.core.dtypes import DType, bool_, f32, f64, i32, i64, u8, u32
-from tetrad.core.sizes import Dim, bind
+from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import evaluate
+from tetrad.kernel.harness import arrays_of as arrays_of
 from tetrad.kernel.verify import verify
 
 LANES = 8
 ARITHMETIC = (f32, f64, i32, i64, u8, u32, bool_)
-
-
-def arrays_of(
-    program: n.Program, inputs: Sequence[bytes], args: Mapping[str, int]
-) -> dict[str, np.ndarray]:
-    """The buffers of a program as dispatch makes them: those it reads from bytes, those it writes
-    full of zeros."""
-    waiting, arrays = list(inputs), {}
-    for b in program.buffers:
-        if b.access == "write":
-            assert b.count is not None
-            arrays[b.name] = np.zeros(bind(b.count, args), b.dtype.np)
-        elif not b.is_scratch:
-            arrays[b.name] = np.frombuffer(waiting.pop(0), b.dtype.np).copy()
-    return arrays
 
 
 def elementwise(f: Callable[..., Val], *dtypes: DType, name: str = "elementwise") -> n.Program:

@@ -17,9 +17,13 @@ from tetrad import kernel
 
 def test_every_public_name_is_there() -> None:
     elsewhere = ("registry", "ptx")
-    assert {
-        getattr(kernel, name).__module__ for name in kernel.__all__ if name not in elsewhere
-    } == {f"tetrad.kernel.{module}" for module in ("build", "evaluate", "nodes", "text", "verify")}
+    homes = {getattr(kernel, name).__module__ for name in kernel.__all__ if name not in elsewhere}
+    assert homes == {
+        f"tetrad.kernel.{module}"
+        for module in (
+            "build", "evaluate", "invalid_output", "nodes", "packing", "registry", "text", "verify",
+        )
+    }  # fmt: skip
     assert kernel.ptx.__module__ == "tetrad.backends.cuda.ptx"
     assert kernel.registry.__name__ == "tetrad.kernel.registry"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

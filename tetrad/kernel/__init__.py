@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from tetrad.kernel import registry
     from tetrad.kernel.build import KernelBuilder, LocalVar, Val
     from tetrad.kernel.evaluate import KernelTrap, evaluate
+    from tetrad.kernel.invalid_output import has_trap
     from tetrad.kernel.nodes import Buffer, Program
+    from tetrad.kernel.packing import pack, pack_bytes_as_u32, pack_into, unpack
+    from tetrad.kernel.registry import extension_id
     from tetrad.kernel.text import fingerprint, parse, to_text
     from tetrad.kernel.verify import problems, verify
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
     "build", "evaluate", "fingerprint", "parse", "problems", "ptx", "registry", "to_text", "verify",
+    "extension_id", "has_trap", "pack", "pack_bytes_as_u32", "pack_into", "unpack",
 ]  # fmt: skip
 
 HOMES = {  # name -> module
@@ -31,6 +35,8 @@ HOMES = {  # name -> module
     "Program"), "nodes"),
     **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate",
     "problems": "verify",
+    "extension_id": "registry", "has_trap": "invalid_output",
+    **dict.fromkeys(("pack", "pack_bytes_as_u32", "pack_into", "unpack"), "packing"),
 }  # fmt: skip
 
 
