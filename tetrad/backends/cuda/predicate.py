@@ -53,7 +53,9 @@ class _Predication:
             case n.Vote():
                 return self.vote(instr, made, mask)
             case n.Load() if made.at in self.differs:
-                return self.load(instr, made, mask)
+                return self.access(instr, made, mask)
+            case n.Atomic():
+                return self.access(instr, made, mask)
             case n.Set() if self.declared[made.local] == self.depth:
                 return [made]  # unseen where it is not active
             case n.Store() | n.Set():
@@ -117,13 +119,13 @@ class _Predication:
         self.become(old, new)
         return [*made, asked, new]
 
-    def load(self, old: n.Instr, load: n.Load, mask: n.Value) -> list[n.Instr]:
-        """Nothing is read where it is not active."""
-        zero = n.Const(load.dtype, zero_of(load.dtype))
-        local = n.Local(load.dtype, zero)
-        new = n.Get(load.dtype, local)
+    def access(self, old: n.Instr, made: n.Load | n.Atomic, mask: n.Value) -> list[n.Instr]:
+        """Memory is left alone where it is not active."""
+        zero = n.Const(made.dtype, zero_of(made.dtype))
+        local = n.Local(made.dtype, zero)
+        new = n.Get(made.dtype, local)
         self.become(old, new)
-        return [zero, local, n.If(mask, (load, n.Set(local, load))), new]
+        return [zero, local, n.If(mask, (made, n.Set(local, made))), new]
 
 
 def joint(made: list[n.Instr], mask: n.Value | None, cond: n.Value) -> n.Value:

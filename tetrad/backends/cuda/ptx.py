@@ -19,6 +19,7 @@ from tetrad.backends.llvm.compile import compile_module
 from tetrad.core.errors import Rejected, an
 from tetrad.core.record import record
 from tetrad.kernel.nodes import Program
+from tetrad.kernel.returns import without_returns
 from tetrad.kernel.verify import problems
 
 PARAMETER = re.compile(rf"\b{ENTRY}_param_(\d+)\b")
@@ -79,7 +80,7 @@ def refuse_invalid(program: Program) -> None:
 def emission(program: Program, architecture: Architecture, check: str) -> Emission:
     """`check` as in `backends.llvm`: "mask" for a program that nobody vouches for, "plain" for one
     whose accesses lowering has proved."""
-    layout = layout_of(predicate_votes(program), architecture)
+    layout = layout_of(predicate_votes(without_returns(program)), architecture)
     target = architecture.target
     proved = proved_accesses(layout.program) if check == "mask" else frozenset()
     llvm = emit_entry(layout, target, check, proved)

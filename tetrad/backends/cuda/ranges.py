@@ -50,7 +50,7 @@ class _Walk:
     def block(self, block: n.Block, known: Known) -> None:
         for instr in block:
             match instr:
-                case n.Load() | n.Store():
+                case n.Load() | n.Store() | n.Atomic():
                     self.access(instr, known)
                 case n.For():
                     self.block(instr.body, {**known, instr.counter: self.counted(instr, known)})
@@ -60,7 +60,7 @@ class _Walk:
                 case n.Region():
                     self.block(instr.body, known)
 
-    def access(self, instr: n.Load | n.Store, known: Known) -> None:
+    def access(self, instr: n.Load | n.Store | n.Atomic, known: Known) -> None:
         count, at = instr.buffer.count, self.range_of(instr.at, known)
         if isinstance(count, int) and at.low >= 0 and at.high < count:
             self.proved.add(instr)
@@ -101,6 +101,8 @@ class _Walk:
             case n.Id():
                 most = MAX_GRID if value.which == "group" else self.program.workgroup
                 return Range(0, most[value.axis] - (value.which == "local"))
+            case n.BufferLength() if isinstance(value.buffer.count, int):
+                return Range(value.buffer.count, value.buffer.count)
             case n.Binary() if value.dtype is index:
                 a, b = (self.range_of(x, known, deep) for x in (value.lhs, value.rhs))
                 return bounded(COMBINED[value.op](a, b))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tetrad.backends.cuda.layout import Layout, every
 from tetrad.backends.cuda.targets import WARP
-from tetrad.backends.llvm import flow, memory
+from tetrad.backends.llvm import atomics, flow, memory
 from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules
 from tetrad.backends.llvm.rules import rules as shared_rules
 from tetrad.core.dtypes import DType
@@ -34,7 +34,7 @@ class ThreadRules:
         self.tables: dict[tuple[int, ...], str] = {}
         self.table = EmitterRules(shared_rules)
         rules: list[tuple[type[n.Instr], Callable[..., Emitted | None]]] = [
-            (n.Load, self.load), (n.Store, self.store), (n.Prefetch, self.prefetch),
+            (n.Load, self.load), (n.Store, self.store), (n.Atomic, self.atomic), (n.Prefetch, self.prefetch),
             (n.Barrier, self.barrier), (n.Shuffle, self.shuffle), (n.Broadcast, self.broadcast),
             (n.Vote, self.vote), (n.Dot4, self.dot4), (n.Trap, self.trap), (n.Region, self.region),
         ]  # fmt: skip
@@ -66,6 +66,13 @@ class ThreadRules:
             raw = memory.to_memory(cg, cg.scalar(node.value), dtype, False)
             place = self.place(cg, node.buffer, node.at)
             cg.line(f"store {cg.memory_type(dtype)} {raw}, ptr {place}, align {dtype.nbytes}")
+
+    def atomic(self, cg: Codegen, node: n.Atomic) -> Emitted | None:
+        """Threads take turns in any order."""
+        if node not in self.proved:
+            return atomics.emit_atomic(cg, node)
+        operands = [cg.scalar(v) for v in atomics.operands_of(node)]
+        return Emitted(atomics.change(cg, node, *operands), 0)
 
     def place(self, cg: Codegen, buffer: n.Buffer, at: n.Value) -> str:
         """Of private memory a thread has its own elements alone, one beside the other."""
