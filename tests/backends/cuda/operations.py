@@ -387,12 +387,23 @@ def change_space(machine: Machine, instr: PtxInstruction, who: Array) -> None:
     machine.write(instr.operands[0], machine.read(instr.operands[1], 64, who), who)
 
 
+def reverse(machine: Machine, instr: PtxInstruction, who: Array) -> None:
+    bits = int(instr.name[-1][1:])
+    found = [int(f"{int(x):0{bits}b}"[::-1], 2) for x in machine.read(instr.operands[1], bits, who)]
+    machine.write(instr.operands[0], np.array(found, f"u{bits // 8}"), who)
+
+
+def order(machine: Machine, instr: PtxInstruction, who: Array) -> None:
+    """fence: here every thread sees at once what another has written."""
+
+
 OPERATIONS: dict[str, Callable[[Machine, PtxInstruction, Array], None]] = {
     **dict.fromkeys(BINARY, binary), **dict.fromkeys(UNARY, unary),
     "min": lesser_or_greater, "max": lesser_or_greater, "mul": multiply, "mad": multiply,
     "fma": fused, "shl": shift, "shr": shift, "bfe": field_extract, "clz": count_bits,
     "popc": count_bits, "setp": compare, "selp": select, "cvt": convert, "dp4a": dot_bytes,
     "prmt": permute, "shf": funnel, "ld": load, "st": store, "atom": atomic, "cvta": change_space,
+    "brev": reverse, "fence": order,
 }  # fmt: skip
 
 

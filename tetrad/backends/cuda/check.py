@@ -177,7 +177,7 @@ def barrier(instr: PtxInstruction, types: list[str]) -> Widths:
 
 INSTRUCTIONS: dict[str, Rule] = {
     **{name: alike(3) for name in ("add", "sub", "div", "rem", "min", "max", "and", "or", "xor")},
-    **{name: alike(2) for name in ("abs", "neg", "not", "sqrt", "rcp", "mov", "cvta")},
+    **{name: alike(2) for name in ("abs", "neg", "not", "sqrt", "rcp", "mov", "cvta", "brev")},
     **{name: alike(4) for name in ("fma", "prmt")},
     "copysign": alike(3),
     "mul": product,
@@ -199,6 +199,7 @@ INSTRUCTIONS: dict[str, Rule] = {
     "shfl": lambda instr, types: ("32",) * 5,
     "vote": lambda instr, types: ("pred", "pred", "32"),
     "bar": barrier,
+    "fence": lambda instr, types: (),
     "bra": lambda instr, types: ("label",),
     "ret": lambda instr, types: (),
 }

@@ -20,6 +20,19 @@ from tetrad.kernel.uniformity import varying
 
 FAILED = 1 << n.TAG_SHIFT  # marks the status word: a trap may have code 0
 MAX_COMMENT = 120
+# Instructions that the shared rules write as well for a thread: they know nothing of other lanes.
+# What is in neither list is refused: a rule for vectors may take a lane for the whole workgroup.
+ALIKE: tuple[type[n.Instr], ...] = (
+    n.Const, n.Arg, n.Id, n.BufferLength, n.Binary, n.Compare, n.Unary, n.Select, n.Cast,
+    n.Bitcast, n.Fma, n.Lookup, n.Local, n.Get, n.Set, n.For, n.If,
+)  # fmt: skip
+
+
+# LLVM's fences before and after an atomic of this order
+FENCES = {
+    "acquire": ("", "acquire"), "release": ("release", ""), "acq_rel": ("release", "acquire"),
+    "seq_cst": ("seq_cst", "seq_cst"),
+}  # fmt: skip
 
 
 class ThreadRules:
@@ -32,12 +45,14 @@ class ThreadRules:
         self.differs = varying(self.program)
         self.traps = any(isinstance(i, n.Trap) for i in every(self.program.body))
         self.tables: dict[tuple[int, ...], str] = {}
-        self.table = EmitterRules(shared_rules)
         rules: list[tuple[type[n.Instr], Callable[..., Emitted | None]]] = [
-            (n.Load, self.load), (n.Store, self.store), (n.Atomic, self.atomic), (n.Prefetch, self.prefetch),
-            (n.Barrier, self.barrier), (n.Shuffle, self.shuffle), (n.Broadcast, self.broadcast),
-            (n.Vote, self.vote), (n.Dot4, self.dot4), (n.Trap, self.trap), (n.Region, self.region),
+            (n.Load, self.load), (n.Store, self.store), (n.Atomic, self.atomic),
+            (n.Prefetch, self.prefetch), (n.Barrier, self.barrier), (n.Shuffle, self.shuffle),
+            (n.Broadcast, self.broadcast), (n.Vote, self.vote), (n.Dot4, self.dot4),
+            (n.Trap, self.trap), (n.Region, self.region),
         ]  # fmt: skip
+        self.table = EmitterRules()
+        self.table.table = {kind: shared_rules.table[kind] for kind in ALIKE}
         for kind, rule in rules:
             self.table.rule(kind)(rule)
 
@@ -68,11 +83,19 @@ class ThreadRules:
             cg.line(f"store {cg.memory_type(dtype)} {raw}, ptr {place}, align {dtype.nbytes}")
 
     def atomic(self, cg: Codegen, node: n.Atomic) -> Emitted | None:
-        """Threads take turns in any order."""
-        if node not in self.proved:
-            return atomics.emit_atomic(cg, node)
-        operands = [cg.scalar(v) for v in atomics.operands_of(node)]
-        return Emitted(atomics.change(cg, node, *operands), 0)
+        """Threads take turns in any order. LLVM writes every change but compare-exchange as a
+        relaxed one: fences give it its order."""
+        before, after = FENCES.get(node.order, ("", "")) if node.expected is None else ("", "")
+        if before:
+            cg.line(f"fence {before}")
+        if node in self.proved:
+            operands = [cg.scalar(v) for v in atomics.operands_of(node)]
+            made: Emitted | None = Emitted(atomics.change(cg, node, *operands), 0)
+        else:
+            made = atomics.emit_atomic(cg, node)
+        if after:
+            cg.line(f"fence {after}")
+        return made
 
     def place(self, cg: Codegen, buffer: n.Buffer, at: n.Value) -> str:
         """Of private memory a thread has its own elements alone, one beside the other."""
