@@ -165,6 +165,8 @@ def witness_step(entry: Entry, program: n.Program) -> str:
 def dual_oracle_step(entry: Entry, number: int, drawn: list[Sample]) -> str:
     """The evaluator agrees with an independent implementation, at random sizes. The back ends get
     the same samples."""
+    if entry.expected and all(isinstance(wanted, ExpectedTrap) for wanted in entry.expected):
+        return "no outputs: every case traps"
     if not entry.has_sampler:
         raise Gap("no sampler: nothing but the written cases is tested")
     rng = np.random.default_rng(SEED)
@@ -314,8 +316,8 @@ def ulps(a: Array, b: Array, dtype: DType) -> Array:
     if not dtype.is_float:
         return np.where(a == b, 0, 1 << 62)
     lowest = -(1 << (8 * a.itemsize - 1))
-    steps = [np.where(x < 0, lowest - x, x) for x in bits]
-    both = np.isnan(a.astype(np.float64)) & np.isnan(b.astype(np.float64))
+    steps = [np.where(x < 0, lowest - x - 1, x) for x in bits]  # -0 stands just below +0
+    both = (a != a) & (b != b)
     return np.where(both, 0, np.abs(steps[0] - steps[1]))
 
 

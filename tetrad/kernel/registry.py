@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from inspect import signature
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -40,6 +41,9 @@ class ExpectedTrap:
     message: str = ""
 
 
+Expected = Bytes | ExpectedTrap
+
+
 @record
 class Fixpoint:
     """How a program is launched until nothing changes: the outputs that become inputs again (output
@@ -56,12 +60,11 @@ class Sample:
 
     sizes: tuple[Any, ...]
     inputs: tuple[bytes, ...]
-    outputs: tuple[bytes, ...]
+    outputs: Expected
     args: Mapping[str, int] = field(default_factory=dict)
     grid: Grid | None = None  # None: the entry's for these sizes
 
 
-Expected = Bytes | ExpectedTrap
 Builder = Callable[..., n.Program]
 Sampler = Callable[["np.random.Generator"], Sample]
 GridFunction = Callable[..., Grid]
@@ -102,7 +105,10 @@ class Entry:
             return self.build_or_raise(*sizes, **named)
         except (ShapeError, DtypeError) as error:
             out = [b for b in self.build_or_raise().buffers if b.is_written][-1]
-            return invalid_output(self.region, error.message, out.dtype, out.name)
+            given = signature(self._builder).bind(*sizes, **named).arguments
+            return invalid_output(
+                self.region, error.message, out.dtype, given.get(out.name, out.name)
+            )
 
     def build_or_raise(self, *sizes: Any, **named: Any) -> n.Program:
         """The same, but sizes that cannot be raise the error."""
