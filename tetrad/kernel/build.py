@@ -16,6 +16,7 @@ from tetrad.core.dtypes import DType, bool_, i32, index, u32
 from tetrad.core.errors import VerifyError
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
+from tetrad.kernel import elements
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fold import fold_binary
 
@@ -332,6 +333,10 @@ class KernelBuilder:
     def mulhi(self, a: object, b: object) -> Val:
         """The upper 32 bits of the product of two u32 or two i32."""
         return self.binary("mulhi", a, b)
+
+    load_nibble, store_nibble = elements.load_nibble, elements.store_nibble
+    unpack_nibbles, store_nibbles = elements.unpack_nibbles, elements.store_nibbles
+    load_f8, store_f8 = elements.load_f8, elements.store_f8
 
     def sqrt(self, x: object) -> Val:
         return self.unary("sqrt", x)
