@@ -273,10 +273,13 @@ def shift(machine: Machine, instr: PtxInstruction, who: Array) -> None:
 
 
 def field_extract(machine: Machine, instr: PtxInstruction, who: Array) -> None:
-    assert instr.name[-1] == "u32"
-    x, start, length = (machine.read(o, 32, who).astype(np.uint64) for o in instr.operands[1:])
-    mask = (np.uint64(1) << length) - np.uint64(1)
-    machine.write(instr.operands[0], (x >> start) & mask, who)
+    """bfe of a field inside the word; a signed one repeats its highest bit."""
+    x, start, length = (machine.read(o, 32, who).astype(np.int64) for o in instr.operands[1:])
+    assert instr.name[-1] in ("u32", "s32") and (start + length <= 32).all() and length.all()
+    field = (x >> start) & ((np.int64(1) << length) - 1)
+    if instr.name[-1] == "s32":
+        field -= (field >> (length - 1)) << length
+    machine.write(instr.operands[0], field.astype(np.uint32), who)
 
 
 def count_bits(machine: Machine, instr: PtxInstruction, who: Array) -> None:

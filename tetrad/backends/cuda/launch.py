@@ -7,6 +7,7 @@ this launch. Whether the program is valid is the caller's affair.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from tetrad.backends.cuda.driver import Device
@@ -80,14 +81,17 @@ class Resident:
             if any(p.role == "status" for p in self.layout.parameters):
                 self.status = self.device.allocate(STATUS_BYTES)
                 self.device.clear(self.status, STATUS_BYTES)
-        except BaseException:
-            self.__exit__()
+        except BaseException as error:
+            self.__exit__(type(error))
             raise
         return self
 
     def __exit__(self, *error: object) -> None:
+        """Where something else went wrong, that is the error: afterwards freeing often fails."""
+        hidden: tuple[type[BaseException], ...] = (BackendError,) if error[0] else ()
         for address in (*self.addresses.values(), *([self.status] if self.status else [])):
-            self.device.free(address)
+            with suppress(*hidden):
+                self.device.free(address)
 
     def parameters(self, args: Mapping[str, int]) -> list[int]:
         """The words of the entry, in its order."""
