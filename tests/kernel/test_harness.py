@@ -169,7 +169,7 @@ def checked() -> n.Program:
 def test_a_trap_that_must_come(wanted: ExpectedTrap) -> None:
     report = registry.check(entry(checked, expected=(wanted,)))
     assert report.ok, report
-    assert "1 of them traps" in str(report)
+    assert "1 trap among them" in str(report)
 
 
 @pytest.mark.parametrize(

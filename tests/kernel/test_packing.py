@@ -1,4 +1,4 @@
-"""Numbers to little-endian bytes and back: the vectors of spec kernel-ir 10, and what is refused."""
+"""Numbers to little-endian bytes and back: the vectors of spec kernel-ir 10; what is refused."""
 
 from __future__ import annotations
 

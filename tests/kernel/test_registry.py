@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tetrad as td
+from tests.modules import ROOT
 from tetrad.core.errors import ShapeError, TrapError, UnsupportedError
 from tetrad.kernel import nodes as n
 from tetrad.kernel import registry
@@ -70,6 +71,14 @@ def test_its_body_is_one_region(entry: Entry) -> None:
 def test_ids_are_sorted_and_unique() -> None:
     ids = [entry.id for entry in ENTRIES]
     assert ids == sorted(set(ids))
+
+
+def test_every_entry_is_on_its_page() -> None:
+    """Those of the quantisers by the name of their kernel, those that trap by their domain."""
+    page = (ROOT / "docs" / "kernel-library.md").read_text()
+    for entry in ENTRIES:
+        shown = entry.id.removesuffix("_asymmetric").removesuffix("_real")
+        assert f"`{shown}`" in page or entry.category == "invalid", entry.id
 
 
 # -- registering -----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.kernel import nodes as n
 from tetrad.kernel.evaluate import KernelTrap, evaluate
+from tetrad.kernel.merge import merged
 from tetrad.kernel.registry import Bytes, Entry, Expected, ExpectedTrap, Fixpoint, Grid, Sample
 from tetrad.kernel.text import fingerprint, parse, to_text
 from tetrad.kernel.verify import problems
@@ -87,6 +88,7 @@ def check(entry: Entry, backends: Sequence[str] | None = None, samples: int = 8)
         attempt("verify", partial(verify_step, program)),
         attempt("text", partial(text_step, program)),
         attempt("fixtures", partial(fixtures_step, entry, program)),
+        attempt("optimise", partial(optimise_step, program)),
         attempt("evaluate", partial(witness_step, entry, program)),
         attempt("samples", partial(dual_oracle_step, entry, samples, drawn)),
     ]
@@ -149,7 +151,27 @@ def fixtures_step(entry: Entry, program: n.Program) -> str:
         refuse_count(f"inputs of case {i}", given, read)
         if not isinstance(wanted, ExpectedTrap):
             refuse_count(f"expected outputs of case {i}", wanted, written)
-    return f"{len(entry.inputs)} cases"
+    return number(len(entry.inputs), "case")
+
+
+def optimise_step(program: n.Program) -> str:
+    """What the compiler does to kernels: applied twice it gives what it gives once."""
+    once = optimised(program)
+    found = problems(once)
+    if found:
+        raise found[0]
+    if fingerprint(optimised(once)) != fingerprint(once):
+        raise CheckError("optimised again, the program is another")
+    return f"{count(program.body)} instructions become {count(once.body)}"
+
+
+def optimised(program: n.Program) -> n.Program:
+    """The program as the compiler's one kernel pass writes it: the values that effects need, and
+    no others."""
+    found = merged([program])
+    if found is None:
+        raise CheckError("the program cannot be compared with itself")
+    return found.program
 
 
 def refuse_count(what: str, case: Bytes, buffers: list[str]) -> None:
@@ -158,7 +180,9 @@ def refuse_count(what: str, case: Bytes, buffers: list[str]) -> None:
 
 
 def witness_step(entry: Entry, program: n.Program) -> str:
-    """The evaluator gives the expected bytes; it checks bounds, index overflow and races."""
+    """The evaluator gives the expected bytes, before and after optimising; it checks bounds, index
+    overflow and races."""
+    cases_of(entry, optimised(program), evaluate_bytes)
     return cases_of(entry, program, evaluate_bytes)
 
 
@@ -189,7 +213,8 @@ def run_step(entry: Entry, program: n.Program, backend: str, samples: Sequence[S
 
 
 def run_or_raise(entry: Entry, program: n.Program, backend: str, samples: Sequence[Sample]) -> str:
-    """The back end gives the expected bytes, and those of the evaluator."""
+    """The back end gives the expected bytes, and those of the evaluator: of the optimised program
+    for the cases, of the program as it was built for samples."""
 
     def launch(program: n.Program, inputs: Bytes, args: Args, grid: Grid) -> Bytes:
         found: Bytes = lazy.provided("kernel launches").dispatch(
@@ -197,7 +222,7 @@ def run_or_raise(entry: Entry, program: n.Program, backend: str, samples: Sequen
         )
         return found
 
-    cases = cases_of(entry, program, launch)
+    cases = cases_of(entry, optimised(program), launch)
     return f"{cases}, {samples_of(entry, samples, launch)}" if samples else cases
 
 
@@ -209,7 +234,8 @@ def cases_of(entry: Entry, program: n.Program, launch: Launch) -> str:
     for i, (given, wanted) in enumerate(zip(entry.inputs, entry.expected, strict=True)):
         compare_case(entry, program, given, wanted, entry.args, grid, launch, f"case {i}")
     traps = sum(isinstance(wanted, ExpectedTrap) for wanted in entry.expected)
-    return f"{len(entry.inputs)} cases" + (f", {traps} of them traps" if traps else "")
+    told = number(len(entry.inputs), "case")
+    return f"{told}, {number(traps, 'trap')} among them" if traps else told
 
 
 def samples_of(entry: Entry, samples: Sequence[Sample], launch: Launch) -> str:
@@ -223,7 +249,7 @@ def samples_of(entry: Entry, samples: Sequence[Sample], launch: Launch) -> str:
         label = f"sample {i} of sizes {sample.sizes}"
         wanted = sample.outputs
         compare_case(entry, program, sample.inputs, wanted, sample.args, grid, launch, label)
-    return f"{len(samples)} samples"
+    return number(len(samples), "sample")
 
 
 def compare_case(
@@ -363,6 +389,10 @@ def inferred(program: n.Program, inputs: Bytes, args: Args) -> Grid:
             hint="register it with grid=(x, y, z), or a function of its sizes",
         )
     return found
+
+
+def number(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def count(block: Iterable[n.Instr]) -> int:

@@ -328,7 +328,7 @@ def quantized(x: Array, mode: str) -> tuple[Any, Any, Array, Array]:
         return scale, zero, codes, (codes - zero) * scale
     low, high = min(low, one * 0), max(high, one * 0)
     scale = (high - low) / 15 or one
-    zero = np.clip(np.rint(-low / scale), 0, 15)
+    zero = np.clip(np.rint(-low / scale), 0, 15) + 0  # no negative zero
     codes = np.clip(np.rint(x / scale) + zero, 0, 15)
     return scale, zero, codes, (codes - zero) * scale
 
