@@ -16,6 +16,7 @@ ARRAY = re.compile(
     r"(?:\.extern |\.visible )?\.(shared|local|const|global) \.align (\d+) \.b8\s+"
     r"([\w$]+)\[(\d*)\](?: = \{([\d, ]*)\})?;"
 )
+BOUNDS = re.compile(r"\.maxntid (\d+), (\d+), (\d+)")
 PARAM = re.compile(r"\.param \.(\w+)(?: \.ptr(?: \.\w+)? \.align \d+)? ([\w$]+),?")
 INSTRUCTION = re.compile(r"(?:@(!?)(%\w+)\s+)?([a-z][\w.]*)\s*(.*);")
 SCOPED = re.compile(r"\{ \.reg \.b(?:16|32) tmp; (.*) \}")  # how older versions drop half a value
@@ -96,9 +97,9 @@ def read_entry(module: PtxModule, words: str, number: int) -> bool:
         once(module.entry, "entry", number)
         module.entry = words.removeprefix(".visible .entry ").rstrip("()")
         return True
-    if words.startswith(".maxntid "):
+    if found := BOUNDS.fullmatch(words):
         once(module.bounds or module.registers, ".maxntid, or one inside the body", number)
-        module.bounds = tuple(int(n) for n in words.removeprefix(".maxntid ").split(", "))
+        module.bounds = tuple(int(size) for size in found.groups())
         return True
     return words in ("{", "}", ")", "(")
 
