@@ -21,7 +21,8 @@ def test_every_public_name_is_there() -> None:
     assert homes == {
         f"tetrad.kernel.{module}"
         for module in (
-            "build", "evaluate", "invalid_output", "nodes", "packing", "registry", "text", "verify",
+            "build", "bytes", "composition", "evaluate", "invalid_output", "nodes", "packing",
+            "registry", "text", "verify",
         )
     }  # fmt: skip
     assert kernel.ptx.__module__ == "tetrad.backends.cuda.ptx"

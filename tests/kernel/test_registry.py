@@ -17,7 +17,7 @@ from tetrad.kernel import registry
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.registry import Entry, in_region, register
 
-ENTRIES = list(registry.entries())
+ENTRIES = registry.entries()
 ENTRY = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
 # spec kernel-ir section 12
 PUBLISHED = {

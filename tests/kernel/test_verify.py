@@ -315,6 +315,8 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
     ("K021", body("%10: f32 = load(out, %1)"), body("%10: f32 = load(y, %1)")),
     ("K024", body("store(y, %3, %2)"), body("%10: f32 = broadcast(%2)\nstore(y, %3, %10)")),
     ("K026", literal(256, u8), literal(255, u8)),
+    ("K026", body("trap(%5, 0, %1)"), body("trap(%5, 1, %1)")),
+    ("K026", body("trap(%5, 32768, %1)"), body("trap(%5, 32767, %1)")),
     ("K026", literal(-1, u32), literal(0, u32)),
     ("K026", literal(2**63, index), literal(-(2**63), index)),
     ("K026", literal(1, bool_), literal(True, bool_)),

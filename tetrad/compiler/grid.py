@@ -7,7 +7,7 @@ None where guessing would be needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from tetrad.kernel import nodes as n
 
@@ -21,7 +21,7 @@ def infer_grid(program: n.Program, counts: Mapping[n.Buffer, int]) -> Grid | Non
     A program without group ids does the same in every workgroup: one is enough. Otherwise every
     store must go to the position of its own invocation, and all outputs must be of one size.
     """
-    instrs = list(walk(program.body))
+    instrs = list(n.walk(program.body))
     ids = [i for i in instrs if isinstance(i, n.Id)]
     if not any(i.which == "group" for i in ids):
         return (1, 1, 1)
@@ -35,13 +35,6 @@ def infer_grid(program: n.Program, counts: Mapping[n.Buffer, int]) -> Grid | Non
     if not all(is_own_position(s.at, program.lanes) for s in stores):
         return None
     return (-(-sizes.pop() // program.lanes), 1, 1)
-
-
-def walk(block: n.Block) -> Iterator[n.Instr]:
-    for instr in block:
-        yield instr
-        for name in ("body", "then", "orelse"):
-            yield from walk(getattr(instr, name, ()))
 
 
 def is_own_position(at: n.Value, lanes: int) -> bool:

@@ -14,6 +14,8 @@ from tetrad.core import lazy
 if TYPE_CHECKING:
     from tetrad.kernel import registry
     from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+    from tetrad.kernel.bytes import from_bytes, to_bytes
+    from tetrad.kernel.composition import composition
     from tetrad.kernel.evaluate import KernelTrap, evaluate
     from tetrad.kernel.invalid_output import has_trap
     from tetrad.kernel.nodes import Buffer, Program
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
-    "build", "evaluate", "fingerprint", "parse", "problems", "ptx", "registry", "to_text", "verify",
+    "build", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
+    "ptx", "registry", "to_bytes", "to_text", "verify",
     "extension_id", "has_trap", "pack", "pack_bytes_as_u32", "pack_into", "unpack",
 ]  # fmt: skip
 
@@ -34,7 +37,7 @@ HOMES = {  # name -> module
     **dict.fromkeys(("KernelBuilder", "LocalVar", "Val"), "build"), **dict.fromkeys(("Buffer",
     "Program"), "nodes"),
     **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate",
-    "problems": "verify",
+    "problems": "verify", "from_bytes": "bytes", "to_bytes": "bytes",
     "extension_id": "registry", "has_trap": "invalid_output",
     **dict.fromkeys(("pack", "pack_bytes_as_u32", "pack_into", "unpack"), "packing"),
 }  # fmt: skip
@@ -70,6 +73,11 @@ class KernelPackage(ModuleType):
     """This package."""
 
 
-for module, name in (("build", "KernelBuilder"), ("evaluate", "evaluate"), ("verify", "verify")):
+for module, name in (
+    ("build", "KernelBuilder"),
+    ("composition", "composition"),
+    ("evaluate", "evaluate"),
+    ("verify", "verify"),
+):
     setattr(KernelPackage, module, face(module, name))
 sys.modules[__name__].__class__ = KernelPackage

@@ -16,7 +16,7 @@ from tetrad.core.dtypes import DType, bool_, i32, index, u32
 from tetrad.core.errors import VerifyError
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
-from tetrad.kernel import elements
+from tetrad.kernel import calls, elements
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fold import fold_binary
 
@@ -151,6 +151,7 @@ class KernelBuilder:
         self.name = name
         self.workgroup = (workgroup, 1, 1) if isinstance(workgroup, int) else workgroup
         self._buffers: list[n.Buffer] = []
+        self._regions: list[str] = []  # the open ones
         self._args: dict[str, Val] = {}
         self._scopes = [_Scope()]
         self._finished: n.Program | None = None
@@ -447,11 +448,24 @@ class KernelBuilder:
         scope: its values stay visible."""
         outer = self._scopes[-1]
         mark = len(outer.instrs)
+        self._regions.append(generator)
         yield
+        self._regions.pop()
         body = tuple(outer.instrs[mark:])
         del outer.instrs[mark:]
         if body:
             outer.instrs.append(n.Region(generator, body))
+
+    @property
+    def region_name(self) -> str:
+        """The generator of the innermost open region; "" outside of all."""
+        return self._regions[-1] if self._regions else ""
+
+    @property
+    def is_in_loop(self) -> bool:
+        return any(scope.kind in ("loop", "always") for scope in self._scopes)
+
+    call = calls.call
 
     def once(self, key: tuple[object, ...], make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
         """Compute values once per scope (and the scopes inside it). For computations that value

@@ -280,6 +280,8 @@ def _trap(check: Check, node: n.Trap) -> None:
     check.require(
         node.value.dtype is index, "K012", f"a trap reports an index, not {node.value.dtype}", node
     )
+    fits = 0 < node.code < 1 << n.TAG_SHIFT - 1  # the upper half is of bounds checks
+    check.require(fits, "K026", f"the code {node.code} of a trap is not 1 to 32767", node)
 
 
 def _nothing(check: Check, node: n.Instr) -> None:

@@ -12,6 +12,8 @@ Printing is generic: the fields of an instruction are its operands (`Instr`), ne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tetrad.core.dtypes import DType
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
@@ -368,10 +370,12 @@ class Prefetch(Instr):
 
 @record(eq=False)
 class Region(Instr):
-    """Provenance: the op that generated the body. A region is no scope."""
+    """Provenance: the op that generated the body, and the one that composed it, if it was another.
+    A region is no scope."""
 
     generator: str
     body: Block
+    source: str = ""
 
 
 @record(eq=False, weakref_slot=True)
@@ -403,8 +407,14 @@ INSTRUCTIONS: tuple[type[Instr], ...] = (
 )  # fmt: skip
 
 
+def walk(block: Block) -> Iterator[Instr]:
+    """Every instruction of a block, inner ones included, in program order."""
+    for instr in block:
+        yield instr
+        for name in ("body", "then", "orelse"):
+            yield from walk(getattr(instr, name, ()))
+
+
 def atomic_buffers(block: Block) -> set[Buffer]:
     """The buffers that atomics of a block, inner ones included, change."""
-    found = {instr.buffer for instr in block if isinstance(instr, Atomic)}
-    inner = (getattr(i, name, ()) for i in block for name in ("body", "then", "orelse"))
-    return found.union(*map(atomic_buffers, inner))
+    return {instr.buffer for instr in walk(block) if isinstance(instr, Atomic)}

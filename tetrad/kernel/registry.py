@@ -9,7 +9,7 @@ register theirs the same way.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, overload
 
@@ -238,12 +238,12 @@ def in_region(generator: str, program: n.Program) -> n.Program:
     return replace(program, body=(n.Region(generator, program.body),))
 
 
-def entries() -> Iterator[Entry]:
+def entries() -> list[Entry]:
     """Every registered program, by id."""
     library = lazy.module(LIBRARY)
     for module in pkgutil.iter_modules(library.__path__):
         lazy.module(f"{LIBRARY}.{module.name}")
-    yield from (_entries[id] for id in sorted(_entries))
+    return [_entries[id] for id in sorted(_entries)]
 
 
 def entry(id: str) -> Entry:
@@ -273,6 +273,11 @@ def check(
     found = entry(entry_or_id) if isinstance(entry_or_id, str) else entry_or_id
     report: CheckReport = lazy.module("tetrad.kernel.harness").check(found, backends, samples)
     return report
+
+
+def check_all(*, backends: Sequence[str] | None = None) -> list[CheckReport]:
+    """The reports of every entry."""
+    return [check(found, backends=backends) for found in entries()]
 
 
 # -- extensions ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ hold, the rules that depend on the way to it (`kernel.flow_rules`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import pairwise
 
 from tetrad.core.dtypes import bool_
@@ -18,7 +19,7 @@ from tetrad.kernel import nodes as n
 from tetrad.kernel.flow_rules import check_flow
 from tetrad.kernel.instruction_rules import OPERANDS, RULES
 from tetrad.kernel.returns import ends
-from tetrad.kernel.text import ACCESSES, line_of
+from tetrad.kernel.text import ACCESSES, line_of, regions_of
 
 MAX_NESTING = 64
 MAX_INSTRUCTIONS = 100_000
@@ -40,7 +41,8 @@ CODES = {
     "K022": "buffers have at most 2**48 elements",
     "K023": "no element access to types below one byte",
     "K024": "a uniform address is written with a uniform value",
-    "K026": "literals are Python numbers that their type represents exactly",
+    "K026": "literals are Python numbers that their type represents exactly; codes of traps are "
+    "1 to 32767",
     "V009": "atomics are on storage that is read and written",
     "V010": "barriers, shuffles and broadcasts stand in uniform flow, so not behind a return that "
     "only some invocations take; loop bounds are uniform",
@@ -72,31 +74,45 @@ def verify(
     >>> from tetrad.kernel.build import KernelBuilder
     >>> verify(KernelBuilder("empty").finish())
     """
-    found = problems(program, workgroup_bytes, args)
+    found = problems(program, workgroup_bytes, args, most=1)
     if found:
         raise found[0]
 
 
 def problems(
-    program: n.Program, workgroup_bytes: int | None = None, args: Mapping[str, int] | None = None
+    program: n.Program,
+    workgroup_bytes: int | None = None,
+    args: Mapping[str, int] | None = None,
+    *,
+    most: int = 100,
 ) -> list[VerifyError]:
-    """All problems of the program, in program order."""
-    check = Check(program)
+    """The problems of the program, in program order, up to `most`: each quotes a line of the text,
+    and a hostile program may have one in every line."""
+    check = Check(program, most)
+    with suppress(Enough):
+        _check_all(check, workgroup_bytes, args)
+    return check.found
+
+
+def _check_all(check: Check, workgroup_bytes: int | None, args: Mapping[str, int] | None) -> None:
     _check_declarations(check)
     if workgroup_bytes is not None and not check.found:
         _check_memory(check, workgroup_bytes, args or {})
     if _check_limits(check):
-        check.block(program.body)
+        check.block(check.program.body)
     if not check.found:
         check_flow(check)
-    return check.found
+
+
+class Enough(Exception):
+    """As many problems as were asked for."""
 
 
 class Check:
     """The state of the walk: values in scope, enclosing regions, problems so far."""
 
-    def __init__(self, program: n.Program) -> None:
-        self.program = program
+    def __init__(self, program: n.Program, most: int) -> None:
+        self.program, self.most = program, most
         self.found: list[VerifyError] = []
         self.buffers = set(program.buffers)
         self.in_scope: set[n.Value] = set()
@@ -105,7 +121,11 @@ class Check:
 
     def report(self, code: str, message: str, instr: n.Instr | None = None) -> None:
         place = "" if instr is None else f"\n  at {line_of(self.program, instr)}"
+        regions = "" if instr is None else regions_of(self.program, instr)
+        place += f"\n  in region {regions}" if regions else ""
         self.found.append(VerifyError(code, f"{self.program.name}: {message}{place}"))
+        if len(self.found) >= self.most:
+            raise Enough
 
     def require(self, holds: bool, code: str, message: str, instr: n.Instr) -> bool:
         if not holds:

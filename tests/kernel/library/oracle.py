@@ -60,6 +60,10 @@ def words(values: Sequence[int]) -> bytes:
     return np.array(values, "<u4").tobytes()
 
 
+def ints(values: Sequence[int]) -> bytes:
+    return np.array(values, "<i4").tobytes()
+
+
 def floats(values: Any) -> bytes:
     return np.asarray(values, "<f4").tobytes()
 

@@ -24,7 +24,7 @@ from tetrad.kernel.library.linear_4bit import (
     linear_4bit_affine_grouped,
     linear_4bit_affine_grouped_typed,
 )
-from tetrad.kernel.quantized_type import PerGroup, QuantizedType
+from tetrad.kernel.library.quantized_type import PerGroup, QuantizedType
 from tetrad.kernel.text import fingerprint
 
 TOP1 = ops.int4_batched_matmul_top1_f32_scaled

@@ -209,6 +209,21 @@ def test_what_is_no_finite_number_traps(mode: str, bad: float) -> None:
     assert (evaluated.value.code, evaluated.value.value) == (NOT_FINITE, 3)
 
 
+def test_every_length_comes_back() -> None:
+    """Two to a byte, lengths 0 to 256: with a scale of 1 codes are elements."""
+    pattern = np.float32([-8, -3, -1, 0, 1, 3, 7, 6, 5, 4, 2, -2, -4, -6, -7, -5])
+    pack, unpack = program_of("pack", "symmetric"), program_of("unpack", "symmetric")
+    sidecar = [np.float32([1]).tobytes(), np.float32([0]).tobytes()]
+    for length in range(257):
+        x, args = np.resize(pattern, length), pack_args(length, 256)
+        args["num_groups"] = 1
+        grid = (-(-length // 512), 1, 1)
+        (packed,) = evaluate_bytes(pack, [x.tobytes(), *sidecar], args, grid)
+        assert codes_of(packed, length) == (x + 8).astype(int).tolist()
+        (back,) = evaluate_bytes(unpack, [packed, *sidecar], args, grid)
+        assert back == x.tobytes()
+
+
 # -- layout and errors -----------------------------------------------------------------------------
 
 

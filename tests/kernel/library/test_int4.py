@@ -15,6 +15,7 @@ from tests.kernel.library.oracle import (
     f32,
     f32_of,
     floats,
+    ints,
     launched,
     pack_i4,
     pack_rows,
@@ -93,12 +94,21 @@ def test_lanes_and_words(lanes: list[int], packed: list[int]) -> None:
     assert np.frombuffer(out, "<i4").tolist() == lanes
 
 
-def test_every_length_comes_back_from_the_program() -> None:
+def test_every_length_comes_back_from_the_programs() -> None:
     for length in range(1, 257):
         lanes = cycled(P, length)
-        program = int4.unpack_i4x8.build("packed", "out", length)
-        (out,) = evaluated(program, words(pack_i4(lanes)))
-        assert np.frombuffer(out, "<i4").tolist() == lanes
+        (packed,) = evaluated(int4.pack_i4x8.build("x", "y", length), ints(lanes))
+        assert packed == words(pack_i4(lanes))
+        (out,) = evaluated(int4.unpack_i4x8.build("packed", "out", length), packed)
+        assert out == ints(lanes) and unpack_i4(pack_i4(lanes), length) == lanes
+    assert pack_i4([]) == [] and unpack_i4([], 0) == []
+
+
+def test_the_program_saturates() -> None:
+    program = int4.pack_i4x8.build("x", "y", 6)
+    assert launched(program, ints([-32, -9, -8, 7, 8, 31])) == [words([0x00777888])]
+    ends = [-(1 << 31), (1 << 31) - 1]
+    assert launched(int4.pack_i4x8.build("x", "y", 2), ints(ends)) == [words([0x78])]
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 255, 256, 257, 1000])
@@ -172,6 +182,7 @@ def test_the_layouts_of_batch_4_rows_3_cols_65() -> None:
 
 ZEROS = [
     (int4.unpack_i4x8, {"lanes": 0}, "i32"),
+    (int4.pack_i4x8, {"lanes": 0}, "u32"),
     (ops.int4_dot_i32, {"lanes": 0}, "i32"),
     (ops.int4_dot_f32_scaled, {"lanes": 0}, "f32"),
     *((ops.int4_matvec_f32_scaled, {size: 0}, "f32") for size in ("rows", "cols")),
@@ -193,7 +204,9 @@ def test_a_zero_size_gives_a_program_that_traps(
 ) -> None:
     program, (size,) = entry.build(**sizes), sizes
     assert td.kernel.has_trap(program) and td.kernel.problems(program) == []
-    assert layout(program) == [("out", dtype, "write", 1)] and program.workgroup == (1, 1, 1)
+    (out,) = layout(program)
+    assert out[1:] == (dtype, "write", 1) and out[0] in ("out", "packed")
+    assert program.workgroup == (1, 1, 1)
     (top,) = program.body
     assert isinstance(top, n.Region) and top.generator == entry.region
     op = entry.region.rpartition("::")[2]

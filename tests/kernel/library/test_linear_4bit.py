@@ -19,7 +19,7 @@ from tetrad.kernel.library.linear_4bit import (
     linear_4bit_affine_grouped,
     linear_4bit_affine_grouped_typed,
 )
-from tetrad.kernel.quantized_type import (
+from tetrad.kernel.library.quantized_type import (
     LAYOUTS,
     Absent,
     PerChannel,
@@ -129,6 +129,18 @@ def test_the_evaluator_agrees_on_a_share_of_the_sweep(out_dim: int, group_size: 
 def test_one_group_may_exceed_the_row() -> None:
     inputs, wanted = generated(8, 3, 100, 5)
     assert launched(grouped(8, 3, 100), *inputs) == [floats(wanted)]
+
+
+def test_every_nibble_of_the_interleaved_layout_is_found() -> None:
+    """An input that is 1 in one place reads one row of nibbles."""
+    rng = np.random.default_rng(5)
+    for in_dim in range(8, 257, 8):
+        nibbles = rng.integers(0, 16, (in_dim, 3))
+        at = int(rng.integers(in_dim))
+        x = np.eye(1, in_dim, at, dtype=np.float32)[0]
+        program = linear_4bit.build("x", "w", "b", "out", in_dim, 3)
+        inputs = (floats(x), words(interleave(nibbles)), floats([0] * 3))
+        assert f32_of(evaluated(program, *inputs)) == nibbles[at].tolist()
 
 
 # -- the two shapes of code ------------------------------------------------------------------------

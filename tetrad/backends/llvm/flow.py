@@ -321,5 +321,8 @@ done:
 
 @rules.rule(n.Region)
 def emit_region(cg: Codegen, node: n.Region) -> None:
-    cg.line(f"; region {json.dumps(node.generator)}")
+    cg.regions.append(node.generator)
+    source = f" from {json.dumps(node.source)}" if node.source else ""
+    cg.line(f"; region {json.dumps('/'.join(cg.regions))}{source}")
     cg.run(node.body)
+    cg.regions.pop()

@@ -65,7 +65,7 @@ def random_lanes(rng: np.random.Generator, rows: int) -> Array:
     return rng.integers(-8, 8, (rows, int(rng.integers(1, 70))))
 
 
-def packed(rows: Array) -> bytes:
+def packed_rows(rows: Array) -> bytes:
     """The words of a matrix of lanes."""
     padded = np.zeros((len(rows), words(rows.shape[1]), LANES), np.uint32)
     padded.reshape(len(rows), -1)[:, : rows.shape[1]] = rows & 15
@@ -74,7 +74,36 @@ def packed(rows: Array) -> bytes:
     return joined.astype("<u4").tobytes()
 
 
-# -- unpack ----------------------------------------------------------------------------------------
+# -- pack and unpack -------------------------------------------------------------------------------
+
+
+@register(
+    "tetrad::math::pack_i4x8",
+    category="math",
+    inputs=[[pack(EDGE_LANES, i32)], [pack([-32, -9, -8, 7, 8, 31, 0, 0], i32)]],
+    expected=[[pack([EDGES], u32)], [pack([0x00777888], u32)]],
+)
+def pack_i4x8(values: str = "values", packed: str = "packed", lanes: int = 8) -> Program:
+    """packed[t] = values 8t to 8t + 7, saturated to -8..7, lowest bits first; the rest is 0."""
+    refuse_empty("pack_i4x8", lanes=lanes)
+    k, size = KernelBuilder("pack_i4x8", 256), words(lanes)
+    x, y = k.buffer(values, i32, count=lanes), k.buffer(packed, u32, "write", size)
+    t = k.global_id()
+    with k.when(t < size, guard=True):
+        word = k.local(0, u32)
+        for j in range(LANES):
+            with k.when(t * LANES + j < lanes):
+                value = k.min(k.max(k.load(x, t * LANES + j), -8), 7)
+                word.set(word.get() | (k.bitcast(value, u32) & 15) << 4 * j)
+        k.store(y, t, word.get())
+    return k.finish()
+
+
+@pack_i4x8.sampler
+def pack_sample(rng: np.random.Generator) -> Sample:
+    values = rng.integers(-20, 20, (1, int(rng.integers(1, 3000)))).astype("<i4")
+    answer = packed_rows(values.clip(-8, 7))
+    return Sample(("values", "packed", values.size), (values.tobytes(),), (answer,))
 
 
 @register(
@@ -90,9 +119,7 @@ def unpack_i4x8(packed: str = "packed", out: str = "out", lanes: int = 8) -> Pro
     x, y = k.buffer(packed, u32, count=words(lanes)), k.buffer(out, i32, "write", lanes)
     t = k.global_id()
     with k.when(t < lanes, guard=True):
-        word = k.bitcast(k.load(x, t // LANES), i32)
-        up = 28 - k.cast(t % LANES, i32) * 4
-        k.store(y, t, (word << up) >> 28)
+        k.store(y, t, k.load_nibble(x, t, signed=True))
     return k.finish()
 
 
@@ -100,7 +127,7 @@ def unpack_i4x8(packed: str = "packed", out: str = "out", lanes: int = 8) -> Pro
 def unpack_sample(rng: np.random.Generator) -> Sample:
     lanes = random_lanes(rng, 1)
     answer = lanes[0].astype("<i4").tobytes()
-    return Sample(("packed", "out", lanes.size), (packed(lanes),), (answer,))
+    return Sample(("packed", "out", lanes.size), (packed_rows(lanes),), (answer,))
 
 
 # -- dot products ----------------------------------------------------------------------------------
@@ -161,7 +188,7 @@ def dot_sample(rng: np.random.Generator) -> Sample:
     both = random_lanes(rng, 2)
     answer = np.int32(both[0] @ both[1]).astype("<i4").tobytes()
     sizes = ("lhs", "rhs", "out", both.shape[1])
-    return Sample(sizes, (packed(both[:1]), packed(both[1:])), (answer,))
+    return Sample(sizes, (packed_rows(both[:1]), packed_rows(both[1:])), (answer,))
 
 
 @i4x8_dot_f32_scaled.sampler
@@ -169,7 +196,12 @@ def dot_scaled_sample(rng: np.random.Generator) -> Sample:
     both, scales = random_lanes(rng, 2), rng.normal(size=2).astype("<f4")
     answer = np.float32(both[0] @ both[1]) * scales[0] * scales[1]
     sizes = ("lhs", "rhs", "lhs_scale", "rhs_scale", "out", both.shape[1])
-    inputs = (packed(both[:1]), packed(both[1:]), scales[:1].tobytes(), scales[1:].tobytes())
+    inputs = (
+        packed_rows(both[:1]),
+        packed_rows(both[1:]),
+        scales[:1].tobytes(),
+        scales[1:].tobytes(),
+    )
     return Sample(sizes, inputs, (answer.tobytes(),))
 
 
@@ -277,7 +309,7 @@ def random_matvec(
     scales, total = rng.normal(size=len(w)).astype("<f4"), np.zeros((batch, len(w)), "<f4")
     for c in range(w.shape[1]):
         total += x[:, c, None] * w[:, c].astype("<f4")
-    inputs = (packed(w), x.tobytes(), scales.tobytes())
+    inputs = (packed_rows(w), x.tobytes(), scales.tobytes())
     return (batch, *w.shape), inputs, ((total * scales).tobytes(),)
 
 
@@ -361,7 +393,11 @@ def random_matmul(rng: np.random.Generator) -> tuple[tuple[Any, ...], tuple[byte
     a = rng.integers(-8, 8, (batch, w.shape[1]))
     rows, items = (rng.integers(-2, 3, n).astype("<f4") / 4 for n in (len(w), batch))
     scores = (a @ w.T).astype("<f4") * rows * items[:, None]
-    return (batch, *w.shape), (packed(w), packed(a), rows.tobytes(), items.tobytes()), scores
+    return (
+        (batch, *w.shape),
+        (packed_rows(w), packed_rows(a), rows.tobytes(), items.tobytes()),
+        scores,
+    )
 
 
 @i4x8_batched_matmul_f32_scaled.sampler

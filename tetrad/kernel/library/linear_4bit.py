@@ -16,10 +16,10 @@ from tetrad.core.dtypes import f32, u32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.record import record
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+from tetrad.kernel.library.quantized_type import PerGroup, QuantizedType
 from tetrad.kernel.library.sizes import checked_product
 from tetrad.kernel.nodes import Buffer, Program
 from tetrad.kernel.packing import pack
-from tetrad.kernel.quantized_type import PerGroup, QuantizedType
 from tetrad.kernel.registry import Sample, register
 
 Array = np.ndarray[Any, Any]

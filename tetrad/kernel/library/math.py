@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.dtypes import f32, i32
+from tetrad.core.dtypes import f32, i32, index, u8, u32
 from tetrad.core.machine import LANES
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
@@ -181,3 +181,31 @@ def running_sum_sample(rng: np.random.Generator) -> Sample:
     lanes = int(rng.integers(1, 80))
     x = rng.integers(-1000, 1000, lanes).astype("<i4")
     return Sample((lanes,), (x.tobytes(),), (np.cumsum(x, dtype="<i4").tobytes(),))
+
+
+@register(
+    "tetrad::math::histogram",
+    category="math",
+    grid=(1, 1, 1),
+    inputs=[[bytes([0, 3, 3, 200, 1]), pack([0, 0, 0, 7], u32)]],
+    expected=[[pack([1, 1, 0, 9], u32)]],
+)
+def histogram(bins: int = 4) -> Program:
+    """counts[x[i]] += 1 for every element of x below `bins`; the others are left out."""
+    k = KernelBuilder("histogram", LANES)
+    x, counts = k.buffer("x", u8), k.buffer("counts", u32, "readwrite", bins)
+    i = k.global_id()
+    with k.when(i >= k.length(x)):
+        k.return_()
+    at = k.cast(k.load(x, i), index)
+    with k.when(at < bins):
+        k.atomic("add", counts, at, 1)
+    return k.finish()
+
+
+@histogram.sampler
+def histogram_sample(rng: np.random.Generator) -> Sample:
+    bins, x = int(rng.integers(1, 300)), rng.integers(0, 256, int(rng.integers(1, 500)))
+    counts = np.bincount(x, minlength=max(bins, 256))[:bins].astype("<u4")
+    inputs = (x.astype(np.uint8).tobytes(), bytes(4 * bins))
+    return Sample((bins,), inputs, (counts.tobytes(),), grid=groups(x.size))

@@ -1,5 +1,4 @@
-"""Kernel language, quantised types: what packed integers stand for, beside the words that hold
-them.
+"""Kernel language, library, quantised types: what packed integers stand for.
 
 A `QuantizedType` says how an element is stored, where its scale and its zero point are found, and
 in which order nibbles lie in words: real = (decode(storage) - zero point) * scale. Types are plain
