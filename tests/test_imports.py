@@ -21,7 +21,7 @@ ORDER = (
     "graph", "kernel", "schedule",
     "quant", "loopnest", "ops",
     "tracing", "arrays", "transforms",
-    "passes", "lower", "backends/llvm", "backends/cpu", "backends",
+    "passes", "lower", "backends/llvm", "backends/cpu", "backends/cuda", "backends",
     "compiler",
     "linalg", "fft", "random", "nn", "optim",
     "formats", "text", "models", "hub", "explain", "compat", "cli",

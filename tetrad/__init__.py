@@ -32,6 +32,7 @@ lazy.PROVIDERS.update(
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",
         "targets": "tetrad.backends",
+        "ptx": "tetrad.backends.cuda.ptx",
         "kernel launches": "tetrad.compiler.dispatch",
         "kernel grids": "tetrad.compiler.grid",
     }

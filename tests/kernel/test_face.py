@@ -16,7 +16,8 @@ from tetrad import kernel
 
 
 def test_every_public_name_is_there() -> None:
-    homes = {getattr(kernel, name).__module__ for name in kernel.__all__ if name != "registry"}
+    elsewhere = ("registry", "ptx")
+    homes = {getattr(kernel, name).__module__ for name in kernel.__all__ if name not in elsewhere}
     assert homes == {
         f"tetrad.kernel.{module}"
         for module in (
@@ -24,6 +25,7 @@ def test_every_public_name_is_there() -> None:
             "registry", "text", "verify",
         )
     }  # fmt: skip
+    assert kernel.ptx.__module__ == "tetrad.backends.cuda.ptx"
     assert kernel.registry.__name__ == "tetrad.kernel.registry"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kernel.nothing  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from tetrad.core.errors import BackendError
 
 BACKENDS: dict[str, Callable[[], Backend]] = {
     "cpu": lambda: lazy.module("tetrad.backends.cpu.backend").CPU,
+    "cuda": lambda: lazy.module("tetrad.backends.cuda.backend").CUDA,
 }
 
 

@@ -16,6 +16,7 @@ import click
 import numpy as np
 
 from tetrad.cli.console import Columns, note, say, say_json
+from tetrad.cli.inspect_kernel import inspect_kernel
 from tetrad.cli.inspect_page import write_model_page
 from tetrad.cli.models import facts, kind_table, memory_table
 from tetrad.cli.options import Command, model_options, model_path, option
@@ -34,6 +35,7 @@ BEFORE = 255  # tokens in the cache when the step is measured
 
 @click.command(cls=Command)
 @click.argument("model", required=False)
+@click.argument("kernel", required=False)
 @model_options
 @option(
     "-c",
@@ -56,11 +58,27 @@ BEFORE = 255  # tokens in the cache when the step is measured
     default=None,
     help="Write a page as well.",
 )
+@option("--arch", default="sm_90", help="With `kernel`: the architecture of the PTX.")
 def inspect(
-    model: str | None, context: int, as_json: bool, page: Path | None, **given: Any
+    model: str | None,
+    kernel: str | None,
+    context: int,
+    as_json: bool,
+    page: Path | None,
+    arch: str,
+    **given: Any,
 ) -> None:
     """The keys and tensors of MODEL and the memory it needs; with --html also the kernels of one
-    step."""
+    step.
+
+    `tetrad inspect kernel ID` shows a registered kernel at every stage, from its program to PTX;
+    without an ID, a table of all of them.
+    """
+    if model == "kernel":
+        inspect_kernel(kernel, arch, as_json)
+        return
+    if kernel is not None:
+        raise click.UsageError(f"one model at a time, not {model} and {kernel}")
     path = model_path(model, given)
     if page is not None and not page.parent.is_dir():  # said before the work, not after it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(page))

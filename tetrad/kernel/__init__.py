@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
     "build", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
-    "registry", "to_bytes", "to_text", "verify",
+    "ptx", "registry", "to_bytes", "to_text", "verify",
     "extension_id", "has_trap", "pack", "pack_bytes_as_u32", "pack_into", "unpack",
 ]  # fmt: skip
 
@@ -45,6 +45,8 @@ HOMES = {  # name -> module
 def __getattr__(name: str) -> Any:
     if name == "registry":
         return lazy.module("tetrad.kernel.registry")
+    if name == "ptx":
+        return lazy.provided("ptx").ptx
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(lazy.module(f"tetrad.kernel.{HOMES[name]}"), name)

@@ -153,7 +153,8 @@ class Codegen:
         all compile time, for code that is no quicker, since addresses of x86 are sums of a base and
         a scaled counter anyway.
         """
-        return self.new(self.hidden(self.new(f"add nsw i64 {counter}, {step}")))
+        following = self.new(f"add nsw i64 {counter}, {step}")
+        return self.new(self.hidden(following)) if self.isa.register else following
 
     def hidden(self, number: str) -> str:
         """A 64-bit number through an empty instruction."""

@@ -63,7 +63,7 @@ def emit_for(cg: Codegen, node: n.For) -> None:
         cg.set(node.counter, Emitted(counter, 0))
         cg.run(node.body)
         following = cg.stepped(counter, node.step)
-        if is_long(node):
+        if cg.isa.hears_stop and is_long(node):
             passed = cg.new(f"and i64 {following}, {HEARING - 1}")
             with guarded(cg, cg.new(f"icmp ult i64 {passed}, {node.step}")):
                 cg.leave_if_stopped()

@@ -31,4 +31,6 @@ class Isa:
     attributes: Callable[[Target], str] = lambda target: ""  # of every function
     # intrinsic that orders stores around the cache; "" if there are no such stores
     stream_fence: str = ""
-    register: str = "r"  # what inline assembly calls a register of 64 bits
+    # what inline assembly calls a register of 64 bits; "": counters of loops are not hidden
+    register: str = "r"
+    hears_stop: bool = True  # long loops look at the stop word

@@ -240,7 +240,8 @@ def choose_tile(machine: Machine, dtype: DType, m: Size, n: Size) -> RegisterTil
 
 def steps_written_out(tile: RegisterTile) -> int:
     """A loop that goes round seldom enough; more of it would only take longer to compile."""
-    return max(1, *(steps for steps in (1, 2, 4) if steps * tile.rows * tile.vectors <= UNROLL))
+    most = UNROLL // (tile.rows * tile.vectors)
+    return max((steps for steps in (2, 4) if steps <= most), default=1)
 
 
 def choose_blocks(size: MatmulSize, tile: int, threads: int, is_staged: bool) -> tuple[int, int]:
