@@ -20,9 +20,11 @@ import tetrad.ops.dynamic.op
 import tetrad.ops.experts.op
 import tetrad.ops.fft.op
 import tetrad.ops.gather
+import tetrad.ops.int4.op
 import tetrad.ops.linalg.eigen
 import tetrad.ops.linalg.factors
 import tetrad.ops.linalg.systems
+import tetrad.ops.linear_4bit.op
 import tetrad.ops.matmul.op
 import tetrad.ops.movement
 import tetrad.ops.quantized.op

@@ -1,0 +1,175 @@
+"""Kernels of `linear_4bit`: a lane is an output, so adjacent lanes read adjacent words. A weight is
+decoded once for a tile of rows; each output keeps the order of its sum, whatever the tile.
+
+The derivative by the rows adds along the outputs: lanes run along them and join in the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tetrad.core.dtypes import f64, i32
+from tetrad.core.machine import LANES, Machine
+from tetrad.core.sizes import Size, ceil_div, is_below, is_multiple, plain, product
+from tetrad.graph.group import Group
+from tetrad.graph.nodes import Node
+from tetrad.kernel.build import LocalVar, Val
+from tetrad.loopnest.frame import Frame
+from tetrad.loopnest.index import Space
+from tetrad.ops.int4.operands import PackedOperands, tile_rows
+from tetrad.ops.linear_4bit.op import WORD, linear_4bit, linear_4bit_back
+from tetrad.ops.matmul.epilogue import output_buffers, store_result
+from tetrad.schedule.nodes import Launch
+
+MOST_ROWS = 8  # of a tile
+CHAINS = 4  # sums at once, so that an addition need not wait for the one before
+
+
+def plan_tile(rows: Size, outputs: Size, machine: Machine, is_wide: bool) -> tuple[int, int]:
+    """Rows of a tile, and vectors of outputs: sums that are held in registers."""
+    tile = machine.f64_tile if is_wide else machine.f32_tile
+    count = tile_rows(rows, max(1, min(MOST_ROWS, tile.rows * tile.vectors)))
+    vectors = max(1, CHAINS // count)
+    while vectors > 1 and is_below(outputs, vectors * LANES):
+        vectors //= 2
+    return count, vectors
+
+
+Sides = tuple[Val, ...]  # scale and zero point, or neither
+Visit = Callable[[Val, Callable[[int], list[Sides]]], None]
+
+
+class AffineOperands(PackedOperands):
+    """Those of `linear_4bit`: a weight of unsigned nibbles, with scale and zero point or without."""
+
+    def __init__(self, frame: Frame, node: Node, affine: tuple[Node, ...]) -> None:
+        super().__init__(frame, node)
+        self.affine, self.dtype = affine, self.x.type.dtype
+        self.words, self.outputs = plain(self.w.type.shape[-2]), self.w.type.shape[-1]
+        # without groups, or of a group longer than the weight: all inputs are one
+        size = int(dict(node.params).get("group_size", 0))
+        self.group_size = min(size or self.words * WORD, self.words * WORD)
+
+    def number(self, word: Val, j: int, sides: Sides) -> Val:
+        """Nibble j of a word as the number it stands for."""
+        nibble = self.k.cast(self.k.bitcast((word >> 4 * j) & 15, i32), self.dtype)
+        if not sides:
+            return nibble
+        scale, zero_point = sides
+        return (nibble - zero_point) * scale
+
+    def sides(self, group: Val, columns: list[Val]) -> list[Sides]:
+        return [tuple(self.shared(side, group, c) for side in self.affine) for c in columns]
+
+    def group_of(self, word: Val, j: int) -> Val:
+        if self.group_size % WORD == 0:
+            return word // (self.group_size // WORD)
+        return (word * WORD + j) // self.group_size
+
+    def each_word(self, columns: list[Val], visit: Visit) -> None:
+        """Visit words in order, with a function from a nibble to the sides of each column. Groups
+        of whole words have them loaded once."""
+        k, size = self.k, self.group_size // WORD
+        if self.group_size % WORD:
+            with k.loop(self.words) as word:
+                visit(word, lambda j: self.sides(self.group_of(word, j), columns))
+            return
+        with k.loop(-(-self.words // size)) as group:
+            held = self.sides(group, columns)
+            last = k.min((group + 1) * size, self.words)
+            with k.loop(last, group * size, always=True) as word:
+                visit(word, lambda _: held)
+
+
+# -- rows times the weight -------------------------------------------------------------------------
+
+
+@linear_4bit.kernel
+def lower_linear_4bit(frame: Frame, group: Group) -> Launch:
+    return Linear4bit(frame, group).launch()
+
+
+class Linear4bit:
+    """One product: a workgroup takes a tile of rows and some vectors of outputs."""
+
+    def __init__(self, frame: Frame, group: Group) -> None:
+        self.frame, self.k, self.group = frame, frame.k, group
+        frame.reads(frame.inputs)
+        self.of = AffineOperands(frame, group.root, group.root.inputs[3:])
+        self.outputs = output_buffers(frame, group)
+        self.count, self.vectors = plan_tile(
+            self.of.rows, self.of.outputs, frame.memory.machine, self.of.dtype is f64
+        )
+
+    def launch(self) -> Launch:
+        k, of, width = self.k, self.of, self.vectors * LANES
+        grid = (of.stacks, ceil_div(of.rows, self.count), ceil_div(of.outputs, width))
+        position = Space(k, self.frame.sizes, grid, k.group_id())
+        of.stack, first = position.span(0, 1), position.span(1, 2) * self.count
+        base, end = position.span(2, 3) * width, self.frame.sizes.val(of.outputs)
+        if is_multiple(of.outputs, width):
+            self.run_tile(first, base, self.vectors)
+        else:
+            with k.when(base + width <= end):
+                self.run_tile(first, base, self.vectors)
+            with k.otherwise(), k.loop(k.min(base + width, end), base, LANES) as column:
+                with k.when(column + k.lane() < end, guard=True):
+                    self.run_tile(first, column, 1)
+        flops = product((*self.group.root.type.shape, of.words * WORD)) * 2
+        return self.frame.finish(product(grid), self.group, flops=flops)
+
+    def run_tile(self, first: Val, base: Val, vectors: int) -> None:
+        columns = [base + v * LANES + self.k.lane() for v in range(vectors)]
+        self.of.tile(first, self.count, lambda rows: self.run(rows, columns))
+
+    def run(self, rows: list[Val], columns: list[Val]) -> None:
+        k, of = self.k, self.of
+        bias = [of.shared(of.node.inputs[2], column) for column in columns]
+        sums = [[k.local(start, of.dtype) for start in bias] for _ in rows]
+
+        def visit(word: Val, sides: Callable[[int], list[Sides]]) -> None:
+            held = [of.shared(of.w, word, column) for column in columns]
+            for j in range(WORD):
+                pairs = zip(held, sides(j), strict=True)
+                numbers = [of.number(each, j, affine) for each, affine in pairs]
+                for row, line in zip(rows, sums, strict=True):
+                    self.add(line, of.of_row(of.x, row, word * WORD + j), numbers)
+
+        of.each_word(columns, visit)
+        for row, line in zip(rows, sums, strict=True):
+            for column, total in zip(columns, line, strict=True):
+                at = of.row_at(row, column)
+                store_result(self.frame, of.node, self.outputs, at, total.get())
+
+    def add(self, line: list[LocalVar], x: Val, numbers: list[Val]) -> None:
+        """Rounded, then added: no fused multiply-add, which would round once."""
+        for total, number in zip(line, numbers, strict=True):
+            total.set(total.get() + x * number)
+
+
+# -- derivative by the rows ------------------------------------------------------------------------
+
+
+@linear_4bit_back.kernel
+def lower_linear_4bit_back(frame: Frame, group: Group) -> Launch:
+    """A workgroup takes a row and eight inputs; lanes run along the outputs."""
+    k, node = frame.k, group.root
+    of = AffineOperands(frame, node, node.inputs[2:])
+    out = frame.output(frame.memory.slots[node])
+    grid = (of.stacks, of.rows, of.words)
+    position = Space(k, frame.sizes, grid, k.group_id())
+    of.stack, row, word = (position.span(i, i + 1) for i in range(3))
+    sums = [k.local(0.0, of.dtype) for _ in range(WORD)]
+    end = frame.sizes.val(of.outputs)
+    with k.loop(end, 0, LANES) as first:
+        column = first + k.lane()
+        with frame.within(column, end, of.outputs):
+            ct, held = of.of_row(of.x, row, column), of.shared(of.w, word, column)
+            for j, total in enumerate(sums):
+                sides = of.sides(of.group_of(word, j), [column])[0]
+                total.set(total.get() + ct * of.number(held, j, sides))
+    for j, total in enumerate(sums):
+        at = of.row_at(row, word * WORD + j)
+        frame.write(out, node, at, k.reduce_lanes("add", total.get()))
+    flops = product((*node.type.shape, of.outputs)) * 2
+    return frame.finish(product(grid), group, flops=flops)
