@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tetrad.core.sizes import Size, product
+from tetrad.core.machine import Machine
+from tetrad.core.sizes import Size, is_multiple, product
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.loopnest.frame import Frame
@@ -44,12 +45,14 @@ class PackedOperands:
         stack = self.k.index(0) if operand.type.shape[0] == 1 else self.stack
         return self.frame.reading.read(operand, (stack, *at))
 
-    def tile(self, first: Val, count: int, run: Callable[[list[Val]], None]) -> None:
-        """Run a tile; rows behind the last are the last again, and of a symbolic count the few that
-        are left go one by one."""
+    def tile(
+        self, first: Val, count: int, run: Callable[[list[Val]], None], *, repeats: bool = True
+    ) -> None:
+        """Run a tile of rows. Behind the last row of a known count the last is computed again,
+        where a tile `repeats`; else the few that are left go one by one."""
         k, end = self.k, self.frame.sizes.val(self.rows)
-        if isinstance(self.rows, int):
-            is_cut = self.rows % count != 0
+        is_cut = not is_multiple(self.rows, count)
+        if not is_cut or (repeats and isinstance(self.rows, int)):
             run([k.min(first + t, end - 1) if is_cut else first + t for t in range(count)])
             return
         with k.when(first + count <= end):
@@ -67,3 +70,9 @@ def tile_rows(rows: Size, most: int) -> int:
     if not isinstance(rows, int):
         return most
     return -(-rows // -(-rows // most)) if rows else 1
+
+
+def back_rows(of: PackedOperands, machine: Machine) -> int:
+    """Rows of a tile with eight sums for each: two where registers are wide, and so there are
+    many."""
+    return tile_rows(of.rows, 2 if machine.vector_bits >= 512 else 1)

@@ -14,9 +14,10 @@ from tetrad.core.sizes import Size, ceil_div, is_below, is_multiple, plain, prod
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import LocalVar, Val
+from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
-from tetrad.ops.int4.operands import PackedOperands, tile_rows
+from tetrad.ops.int4.operands import PackedOperands, back_rows, tile_rows
 from tetrad.ops.linear_4bit.op import WORD, linear_4bit, linear_4bit_back
 from tetrad.ops.matmul.epilogue import output_buffers, store_result
 from tetrad.schedule.nodes import Launch
@@ -152,24 +153,32 @@ class Linear4bit:
 
 @linear_4bit_back.kernel
 def lower_linear_4bit_back(frame: Frame, group: Group) -> Launch:
-    """A workgroup takes a row and eight inputs; lanes run along the outputs."""
+    """A workgroup takes a tile of rows and eight inputs; lanes run along the outputs."""
     k, node = frame.k, group.root
     of = AffineOperands(frame, node, node.inputs[2:])
-    out = frame.output(frame.memory.slots[node])
-    grid = (of.stacks, of.rows, of.words)
+    out, count = frame.output(frame.memory.slots[node]), back_rows(of, frame.memory.machine)
+    grid = (of.stacks, ceil_div(of.rows, count), of.words)
     position = Space(k, frame.sizes, grid, k.group_id())
-    of.stack, row, word = (position.span(i, i + 1) for i in range(3))
-    sums = [k.local(0.0, of.dtype) for _ in range(WORD)]
-    end = frame.sizes.val(of.outputs)
-    with k.loop(end, 0, LANES) as first:
-        column = first + k.lane()
-        with frame.within(column, end, of.outputs):
-            ct, held = of.of_row(of.x, row, column), of.shared(of.w, word, column)
-            for j, total in enumerate(sums):
-                sides = of.sides(of.group_of(word, j), [column])[0]
-                total.set(total.get() + ct * of.number(held, j, sides))
-    for j, total in enumerate(sums):
-        at = of.row_at(row, word * WORD + j)
-        frame.write(out, node, at, k.reduce_lanes("add", total.get()))
+    of.stack, first, word = position.span(0, 1), position.span(1, 2) * count, position.span(2, 3)
+    # all lanes store what they have in common, so no row may be stored twice
+    of.tile(first, count, lambda rows: run_back(of, out, rows, word), repeats=False)
     flops = product((*node.type.shape, of.outputs)) * 2
     return frame.finish(product(grid), group, flops=flops)
+
+
+def run_back(of: AffineOperands, out: Buffer, rows: list[Val], word: Val) -> None:
+    k, frame, end = of.k, of.frame, of.frame.sizes.val(of.outputs)
+    sums = [[k.local(0.0, of.dtype) for _ in range(WORD)] for _ in rows]
+    with k.loop(end, 0, LANES) as start:
+        column = start + k.lane()
+        with frame.within(column, end, of.outputs):
+            held = of.shared(of.w, word, column)
+            cotangents = [of.of_row(of.x, row, column) for row in rows]
+            for j in range(WORD):
+                number = of.number(held, j, of.sides(of.group_of(word, j), [column])[0])
+                for ct, totals in zip(cotangents, sums, strict=True):
+                    totals[j].set(totals[j].get() + ct * number)
+    for row, totals in zip(rows, sums, strict=True):
+        for j, total in enumerate(totals):
+            at = of.row_at(row, word * WORD + j)
+            frame.write(out, of.node, at, k.reduce_lanes("add", total.get()))
