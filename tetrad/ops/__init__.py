@@ -24,7 +24,7 @@ import tetrad.ops.int4.op
 import tetrad.ops.linalg.eigen
 import tetrad.ops.linalg.factors
 import tetrad.ops.linalg.systems
-import tetrad.ops.linear_4bit.op
+import tetrad.ops.linear_4bit.int8
 import tetrad.ops.matmul.op
 import tetrad.ops.movement
 import tetrad.ops.quantized.op

@@ -18,7 +18,7 @@ from tetrad.core.sizes import plain
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.ops.cases import Rng, pick, random_array
-from tetrad.ops.int4.stack import batched_stack, check_stack
+from tetrad.ops.int4.stack import batched_stack, beside_rows, check_stack
 from tetrad.ops.rules import Array, check_dtype, ieee
 
 WORD = 8  # nibbles of a word
@@ -84,11 +84,6 @@ def int4_dots_type(
 def lanes_at(w: Array, c: int) -> Array:
     """Column c of a packed weight, i32[(stack,) rows]."""
     return (w[..., c // WORD].view(np.int32) << (28 - 4 * (c % WORD))) >> 28
-
-
-def beside_rows(x: Array, rank: int) -> Array:
-    """[stack, n] with axes of size 1 between them, to meet [stack, ..., n]."""
-    return x if x.ndim == 1 else x.reshape(x.shape[0], *(1,) * (rank - 2), x.shape[-1])
 
 
 def drawn_words(rng: Rng, lead_rank: int = 2) -> tuple[tuple[int, ...], Array, int]:
@@ -201,9 +196,14 @@ def int4_dots(codes: Array, w: Array, sums: Array, *scales: Array) -> Array:
     return total
 
 
+def bytes_of(codes: Array) -> Array:
+    """Signed bytes i8[..., words, 2, 4] of words of codes."""
+    return np.ascontiguousarray(codes)[..., None].view(np.int8)
+
+
 def unsigned_dots(codes: Array, w: Array) -> Array:
     """Dots of signed bytes with nibbles whose highest bit is turned: 8 more than they stand for."""
-    bytes_ = np.ascontiguousarray(codes)[..., None].view(np.int8)  # [..., words, 2, 4]
+    bytes_ = bytes_of(codes)
     total = np.zeros((*codes.shape[:-2], w.shape[-2]), np.int32)
     for i in range(w.shape[-1]):
         for j in range(WORD):

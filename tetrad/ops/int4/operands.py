@@ -51,7 +51,7 @@ class PackedOperands:
         """Run a tile of rows. Behind the last row of a known count the last is computed again,
         where a tile `repeats`; else the few that are left go one by one."""
         k, end = self.k, self.frame.sizes.val(self.rows)
-        is_cut = not is_multiple(self.rows, count)
+        is_cut = count > 1 and not is_multiple(self.rows, count)
         if not is_cut or (repeats and isinstance(self.rows, int)):
             run([k.min(first + t, end - 1) if is_cut else first + t for t in range(count)])
             return

@@ -16,6 +16,7 @@ from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import Batched, batch_size, expand, moved, reshape
+from tetrad.ops.rules import Array
 
 MATRIX = 2  # axes of a weight that is no stack
 
@@ -24,6 +25,11 @@ def check_stack(name: str, x: ArrayType, others: Sequence[ArrayType]) -> None:
     for side in others:
         if side.shape[0] not in (1, x.shape[0]):
             raise ShapeError(f"{name}: {side} is no stack for rows {x}")
+
+
+def beside_rows(x: Array, rank: int) -> Array:
+    """[stack, n] with axes of size 1 between them, to meet [stack, ..., n]."""
+    return x if x.ndim == 1 else x.reshape(x.shape[0], *(1,) * (rank - 2), x.shape[-1])
 
 
 def batched_stack(op: Op, rows: tuple[int, ...] = (0,)) -> Rule:

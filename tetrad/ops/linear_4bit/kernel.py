@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tetrad.core.dtypes import f64, i32
+from tetrad.core.dtypes import f32, f64, i32
 from tetrad.core.machine import LANES, Machine
 from tetrad.core.sizes import Size, ceil_div, is_below, is_multiple, plain, product
 from tetrad.graph.group import Group
@@ -18,11 +18,13 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.ops.int4.operands import PackedOperands, back_rows, tile_rows
+from tetrad.ops.linear_4bit.int8 import linear_4bit_int8
 from tetrad.ops.linear_4bit.op import WORD, linear_4bit, linear_4bit_back
 from tetrad.ops.matmul.epilogue import output_buffers, store_result
 from tetrad.schedule.nodes import Launch
 
 MOST_ROWS = 8  # of a tile
+EVEN = 0x0F0F0F0F  # nibbles 0, 2, 4, 6
 CHAINS = 4  # sums at once, so that an addition need not wait for the one before
 
 
@@ -43,9 +45,11 @@ Visit = Callable[[Val, Callable[[int], list[Sides]]], None]
 class AffineOperands(PackedOperands):
     """Those of `linear_4bit`: a weight of unsigned nibbles, with scale and zero point or without."""
 
-    def __init__(self, frame: Frame, node: Node, affine: tuple[Node, ...]) -> None:
-        super().__init__(frame, node)
-        self.affine, self.dtype = affine, self.x.type.dtype
+    def __init__(
+        self, frame: Frame, node: Node, affine: tuple[Node, ...], inner: int = 1
+    ) -> None:
+        super().__init__(frame, node, inner)
+        self.affine, self.dtype = affine, node.type.dtype
         self.words, self.outputs = plain(self.w.type.shape[-2]), self.w.type.shape[-1]
         # without groups, or of a group longer than the weight: all inputs are one
         size = int(dict(node.params).get("group_size", 0))
@@ -87,19 +91,30 @@ class AffineOperands(PackedOperands):
 
 @linear_4bit.kernel
 def lower_linear_4bit(frame: Frame, group: Group) -> Launch:
-    return Linear4bit(frame, group).launch()
+    frame.reads(frame.inputs)
+    of = AffineOperands(frame, group.root, group.root.inputs[3:])
+    return ColumnTiles(frame, group, of, run_floats).launch()
 
 
-class Linear4bit:
+@linear_4bit_int8.kernel
+def lower_linear_4bit_int8(frame: Frame, group: Group) -> Launch:
+    frame.reads(frame.inputs)
+    of = AffineOperands(frame, group.root, group.root.inputs[5:], inner=2)
+    return ColumnTiles(frame, group, of, run_codes).launch()
+
+
+# operands, rows, columns: a sum for each pair, column by column in a row
+Run = Callable[[AffineOperands, list[Val], list[Val]], list[list[LocalVar]]]
+
+
+class ColumnTiles:
     """One product: a workgroup takes a tile of rows and some vectors of outputs."""
 
-    def __init__(self, frame: Frame, group: Group) -> None:
-        self.frame, self.k, self.group = frame, frame.k, group
-        frame.reads(frame.inputs)
-        self.of = AffineOperands(frame, group.root, group.root.inputs[3:])
-        self.outputs = output_buffers(frame, group)
+    def __init__(self, frame: Frame, group: Group, of: AffineOperands, run: Run) -> None:
+        self.frame, self.k, self.group, self.of, self.run = frame, frame.k, group, of, run
+        self.results = output_buffers(frame, group)
         self.count, self.vectors = plan_tile(
-            self.of.rows, self.of.outputs, frame.memory.machine, self.of.dtype is f64
+            of.rows, of.outputs, frame.memory.machine, of.dtype is f64
         )
 
     def launch(self) -> Launch:
@@ -121,31 +136,84 @@ class Linear4bit:
 
     def run_tile(self, first: Val, base: Val, vectors: int) -> None:
         columns = [base + v * LANES + self.k.lane() for v in range(vectors)]
-        self.of.tile(first, self.count, lambda rows: self.run(rows, columns))
+        self.of.tile(first, self.count, lambda rows: self.store(rows, columns))
 
-    def run(self, rows: list[Val], columns: list[Val]) -> None:
-        k, of = self.k, self.of
-        bias = [of.shared(of.node.inputs[2], column) for column in columns]
-        sums = [[k.local(start, of.dtype) for start in bias] for _ in rows]
-
-        def visit(word: Val, sides: Callable[[int], list[Sides]]) -> None:
-            held = [of.shared(of.w, word, column) for column in columns]
-            for j in range(WORD):
-                pairs = zip(held, sides(j), strict=True)
-                numbers = [of.number(each, j, affine) for each, affine in pairs]
-                for row, line in zip(rows, sums, strict=True):
-                    self.add(line, of.of_row(of.x, row, word * WORD + j), numbers)
-
-        of.each_word(columns, visit)
-        for row, line in zip(rows, sums, strict=True):
+    def store(self, rows: list[Val], columns: list[Val]) -> None:
+        for row, line in zip(rows, self.run(self.of, rows, columns), strict=True):
             for column, total in zip(columns, line, strict=True):
-                at = of.row_at(row, column)
-                store_result(self.frame, of.node, self.outputs, at, total.get())
+                at = self.of.row_at(row, column)
+                store_result(self.frame, self.of.node, self.results, at, total.get())
 
-    def add(self, line: list[LocalVar], x: Val, numbers: list[Val]) -> None:
-        """Rounded, then added: no fused multiply-add, which would round once."""
-        for total, number in zip(line, numbers, strict=True):
-            total.set(total.get() + x * number)
+
+def biased(of: AffineOperands, rows: list[Val], columns: list[Val]) -> list[list[LocalVar]]:
+    """Sums that begin at the bias."""
+    bias = [of.shared(of.node.inputs[2], column) for column in columns]
+    return [[of.k.local(start, of.dtype) for start in bias] for _ in rows]
+
+
+def run_floats(of: AffineOperands, rows: list[Val], columns: list[Val]) -> list[list[LocalVar]]:
+    """Rounded, then added: no fused multiply-add, which would round once."""
+    sums = biased(of, rows, columns)
+
+    def visit(word: Val, sides: Callable[[int], list[Sides]]) -> None:
+        held = [of.shared(of.w, word, column) for column in columns]
+        for j in range(WORD):
+            pairs = zip(held, sides(j), strict=True)
+            numbers = [of.number(each, j, affine) for each, affine in pairs]
+            for row, line in zip(rows, sums, strict=True):
+                x = of.of_row(of.x, row, word * WORD + j)
+                for total, number in zip(line, numbers, strict=True):
+                    total.set(total.get() + x * number)
+
+    of.each_word(columns, visit)
+    return sums
+
+
+# -- rows in 8 bits --------------------------------------------------------------------------------
+
+
+def run_codes(of: AffineOperands, rows: list[Val], columns: list[Val]) -> list[list[LocalVar]]:
+    """Whole blocks in a loop, then the one that is left."""
+    k, block = of.k, int(of.node.param("block"))
+    totals, whole = biased(of, rows, columns), of.words // block
+    with k.loop(whole) as i:
+        add_block(of, totals, i, block, rows, columns)
+    if left := of.words % block:
+        add_block(of, totals, k.index(whole), left, rows, columns)
+    return totals
+
+
+def add_block(
+    of: AffineOperands,
+    totals: list[list[LocalVar]],
+    block: Val,
+    count: int,
+    rows: list[Val],
+    columns: list[Val],
+) -> None:
+    k, (sums, scales) = of.k, of.node.inputs[3:5]
+    first = block * int(of.node.param("block"))
+    sides = of.sides(of.group_of(first, 0), columns)
+    held = [[of.shared(of.w, first + i, c) for i in range(count)] for c in columns]
+    for row, line in zip(rows, totals, strict=True):
+        total_code, factor = k.cast(of.of_row(sums, row, block), f32), of.of_row(scales, row, block)
+        for total, words, affine in zip(line, held, sides, strict=True):
+            value = k.cast(block_dot(of, row, first, words), f32)
+            if affine:
+                scale, zero_point = affine
+                value = value - zero_point * total_code
+                total.set(total.get() + (factor * scale) * value)
+            else:
+                total.set(total.get() + factor * value)
+
+
+def block_dot(of: AffineOperands, row: Val, first: Val, words: list[Val]) -> Val:
+    k, dot = of.k, of.k.const(0, i32)
+    for i, word in enumerate(words):
+        for half in range(2):
+            codes = of.of_row(of.x, row, first + i, k.index(half))
+            dot = k.dot4(dot, (word >> 4 * half) & EVEN, codes, u_max=15)
+    return dot
 
 
 # -- derivative by the rows ------------------------------------------------------------------------

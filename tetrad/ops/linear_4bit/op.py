@@ -30,7 +30,7 @@ from tetrad.ops.calculus import (
     zeros,
 )
 from tetrad.ops.cases import Rng, pick, random_array
-from tetrad.ops.int4.stack import batched_stack, check_stack
+from tetrad.ops.int4.stack import batched_stack, beside_rows, check_stack
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import padded
 from tetrad.ops.rules import Array, check_dtype, ieee
@@ -55,14 +55,14 @@ def check_weight(name: str, x: ArrayType, w: ArrayType) -> None:
 
 
 def check_affine(
-    name: str, x: ArrayType, w: ArrayType, affine: tuple[ArrayType, ...], group_size: int
+    name: str, dtype: DType, w: ArrayType, affine: tuple[ArrayType, ...], group_size: int
 ) -> None:
-    """Scale and zero point, [groups, outputs] of the type of the rows, or neither."""
+    """Scale and zero point, [groups, outputs] of the type of the sums, or neither."""
     if len(affine) not in (0, 2) or bool(affine) != (group_size > 0):
         raise ShapeError(f"{name}: a scale and a zero point go with a group size, got {group_size}")
     for side in affine:
         groups = group_count(WORD * plain(w.shape[-2]), group_size)
-        wanted = ArrayType(x.dtype, (groups, w.shape[-1]))
+        wanted = ArrayType(dtype, (groups, w.shape[-1]))
         if side.with_shape(side.shape[-2:]) != wanted or side.rank != w.rank:
             raise ShapeError(f"{name}: expected {wanted} for each group of {group_size}, got {side}")
 
@@ -75,7 +75,7 @@ def linear_4bit_type(
         raise ShapeError(f"linear_4bit: rows {x} do not fit the weight {w}, eight inputs to a word")
     if b.dtype is not x.dtype or b.rank != w.rank - 1 or b.shape[-1] != w.shape[-1]:
         raise ShapeError(f"linear_4bit: expected a bias {x.dtype}[{w.shape[-1]}], got {b}")
-    check_affine("linear_4bit", x, w, affine, group_size)
+    check_affine("linear_4bit", x.dtype, w, affine, group_size)
     if w.rank == 3:
         check_stack("linear_4bit", x, (w, b, *affine))
     return x.with_shape((*x.shape[:-1], w.shape[-1]))
@@ -87,7 +87,7 @@ def linear_4bit_back_type(
     check_weight("linear_4bit_back", ct, w)
     if ct.shape[-1] != w.shape[-1]:
         raise ShapeError(f"linear_4bit_back: rows {ct} do not fit the weight {w}")
-    check_affine("linear_4bit_back", ct, w, affine, group_size)
+    check_affine("linear_4bit_back", ct.dtype, w, affine, group_size)
     if w.rank == 3:
         check_stack("linear_4bit_back", ct, (w, *affine))
     return ct.with_shape((*ct.shape[:-1], WORD * plain(w.shape[-2])))
@@ -106,14 +106,9 @@ def weights_at(w: Array, affine: tuple[Array, ...], group_size: int, k: int, dty
     return numbers
 
 
-def beside_rows(x: Array, rank: int) -> Array:
-    """[stack, outputs] with axes of size 1 between them, to meet [stack, ..., outputs]."""
-    return x if x.ndim == 1 else x.reshape(x.shape[0], *(1,) * (rank - 2), x.shape[-1])
-
-
-def drawn_case(rng: Rng) -> tuple[list[Array], Array, list[Array], int]:
+def drawn_case(rng: Rng, *dtypes: DType) -> tuple[list[Array], Array, list[Array], int]:
     """Rows, words, bias, scale and zero point of an odd size; now and then stacked."""
-    dtype = pick(rng, COMPUTED)
+    dtype = pick(rng, dtypes or COMPUTED)
     words, outputs = pick(rng, (1, 2, 3, 5)), pick(rng, (1, 2, 3, 15, 16, 17, 33, 40))
     lead = pick(rng, ((), (1,), (3,), (0,), (2, 3), (9,)))
     stack = pick(rng, (None, None, 1, 3))
