@@ -45,9 +45,7 @@ Visit = Callable[[Val, Callable[[int], list[Sides]]], None]
 class AffineOperands(PackedOperands):
     """Those of `linear_4bit`: a weight of unsigned nibbles, with scale and zero point or without."""
 
-    def __init__(
-        self, frame: Frame, node: Node, affine: tuple[Node, ...], inner: int = 1
-    ) -> None:
+    def __init__(self, frame: Frame, node: Node, affine: tuple[Node, ...], inner: int = 1) -> None:
         super().__init__(frame, node, inner)
         self.affine, self.dtype = affine, node.type.dtype
         self.words, self.outputs = plain(self.w.type.shape[-2]), self.w.type.shape[-1]

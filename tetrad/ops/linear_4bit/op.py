@@ -64,7 +64,9 @@ def check_affine(
         groups = group_count(WORD * plain(w.shape[-2]), group_size)
         wanted = ArrayType(dtype, (groups, w.shape[-1]))
         if side.with_shape(side.shape[-2:]) != wanted or side.rank != w.rank:
-            raise ShapeError(f"{name}: expected {wanted} for each group of {group_size}, got {side}")
+            raise ShapeError(
+                f"{name}: expected {wanted} for each group of {group_size}, got {side}"
+            )
 
 
 def linear_4bit_type(
@@ -210,12 +212,16 @@ def no_bias(x: Node, w: Node) -> Node:
     return zeros(x.type, (1,) * (w.type.rank - 2) + (w.type.shape[-1],))
 
 
-def by_rows(t: Node, y: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0) -> Node:
+def by_rows(
+    t: Node, y: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
+) -> Node:
     result: Node = linear_4bit(t, w, no_bias(x, w), *affine, group_size=group_size)
     return result
 
 
-def by_bias(t: Node, y: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0) -> Node:
+def by_bias(
+    t: Node, y: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
+) -> Node:
     return expand(between(t, y.type.rank), y.type.shape)
 
 
@@ -232,7 +238,7 @@ def by_zero_point(
 ) -> Node:
     """-(sums of x over groups) @ (t * scale): the nibbles do not matter."""
     sums = group_sums(matrices(x, w), group_size)
-    flat = matmul(sums, expand_stack(-t * affine[0], sums))
+    flat = matmul(sums, expand_stack(-t, sums) * expand_stack(affine[0], sums))
     return reshape(flat, y.type.shape)
 
 
@@ -291,9 +297,7 @@ def scale_transposed(
     return scale_cotangent(x, ct, w, affine, group_size)
 
 
-def scale_cotangent(
-    x: Node, ct: Node, w: Node, affine: tuple[Node, ...], group_size: int
-) -> Node:
+def scale_cotangent(x: Node, ct: Node, w: Node, affine: tuple[Node, ...], group_size: int) -> Node:
     """Over each group of k the sum of (x^T ct)[k, i] * (nibble - zero point). The product x^T ct is
     as large as the weight in floats; the weight itself is decoded where the sum reads it."""
     scale, zero_point = affine
@@ -345,7 +349,7 @@ def back_by_zero_point(
 ) -> Node:
     """-(ct @ (t * scale)^T), the same for all k of a group."""
     rows = matrices(ct, w)
-    sums = matmul(rows, swapped(expand_stack(-t * affine[0], rows)))
+    sums = matmul(rows, swapped(expand_stack(-t, rows) * expand_stack(affine[0], rows)))
     shape, inputs = sums.type.shape, plain(y.type.shape[-1])
     held = min(group_size, inputs)
     spread = reshape(
