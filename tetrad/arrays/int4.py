@@ -78,17 +78,17 @@ def unpack(words: Any, n: int) -> Array:
 def padded(x: Array, size: int) -> Array:
     """Zeros behind the last axis, up to a multiple of a size."""
     missing = -x.shape[-1] % size
-    return td.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)]) if missing else x  # type: ignore[no-any-return]
+    return td.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, missing)]) if missing else x
 
 
 def shifts(count: int, bits: int) -> Array:
-    return td.asarray(np.arange(0, count * bits, bits, dtype=np.uint32))  # type: ignore[no-any-return]
+    return td.asarray(np.arange(0, count * bits, bits, dtype=np.uint32))
 
 
 def joined(parts: Array, bits: int) -> Array:
     """One word from the last axis, lowest bits first."""
     placed = td.bitwise_left_shift(parts, shifts(parts.shape[-1], bits))
-    return td.sum(placed, axis=-1, dtype=u32)  # type: ignore[no-any-return]
+    return td.sum(placed, axis=-1, dtype=u32)
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -96,15 +96,15 @@ def joined(parts: Array, bits: int) -> Array:
 
 def packed(name: str, words: Any, n: Any) -> Array:
     """Words that hold rows of n nibbles."""
-    words = as_array(words)
-    if words.dtype is not u32:
+    held = as_array(words)
+    if held.dtype is not u32:
         hint = "td.quant.int4.pack makes words of integers"
-        fail(DtypeError, f"{name}: expected packed words, uint32, got {words.type}", hint)
+        fail(DtypeError, f"{name}: expected packed words, uint32, got {held.type}", hint)
     count = length(name, n)
-    if not words.ndim or words.shape[-1] != words_of(count):
-        wanted = f"{count} nibbles take {words_of(count)} words of 32 bits, got {words.type}"
+    if not held.ndim or held.shape[-1] != words_of(count):
+        wanted = f"{count} nibbles take {words_of(count)} words of 32 bits, got {held.type}"
         fail(ShapeError, f"{name}: {wanted}", "is the data cut off, or is n another row's length?")
-    return words
+    return held
 
 
 def length(name: str, n: Any) -> int:
@@ -117,10 +117,10 @@ def length(name: str, n: Any) -> int:
 
 def weight(name: str, w: Any, n: Any) -> Array:
     """Words of a matrix with rows of n nibbles."""
-    w = packed(name, w, n)
-    if w.ndim != 2:
-        fail(ShapeError, f"{name}: expected words [rows, {words_of(n)}], got {w.type}")
-    return w
+    held = packed(name, w, n)
+    if held.ndim != 2:
+        fail(ShapeError, f"{name}: expected words [rows, {words_of(n)}], got {held.type}")
+    return held
 
 
 def check_shape(name: str, what: str, x: Array, shape: Sequence[Any]) -> None:
@@ -175,7 +175,7 @@ def dot_scaled(a: Any, b: Any, scale_a: Any, scale_b: Any, n: int) -> Array:
     else:  # the order of the sum tells
         left, right = td.broadcast_arrays(left, right)
         total = stacked_matvec(td.astype(unpack(left, n), first.dtype), right)
-    return td.astype(total * first * second, dtype)  # type: ignore[no-any-return]
+    return td.astype(total * first * second, dtype)
 
 
 def pairwise(a: Array, b: Array, n: int) -> Array:
@@ -185,18 +185,18 @@ def pairwise(a: Array, b: Array, n: int) -> Array:
     if b.ndim == 1:  # one row of codes for all
         codes, sums = nibble_codes(b, n)
         flat = td.reshape(a, (product(a.shape[:-1]), a.shape[-1]))
-        return td.reshape(int4_dots(codes, flat, sums), a.shape[:-1])  # type: ignore[no-any-return]
+        return td.reshape(int4_dots(codes, flat, sums), a.shape[:-1])
     a, b = td.broadcast_arrays(a, b)
     codes, sums = nibble_codes(td.reshape(a, (product(a.shape[:-1]), a.shape[-1])), n)
     lines = td.reshape(b, (product(b.shape[:-1]), 1, b.shape[-1]))
-    return td.reshape(int4_dots(codes, lines, sums), a.shape[:-1])  # type: ignore[no-any-return]
+    return td.reshape(int4_dots(codes, lines, sums), a.shape[:-1])
 
 
 def stacked_matvec(x: Array, w: Array) -> Array:
     """Sums of the products of rows with rows of nibbles, one by one."""
     flat = td.reshape(x, (product(x.shape[:-1]), x.shape[-1]))
     lines = td.reshape(w, (product(w.shape[:-1]), 1, w.shape[-1]))
-    return td.reshape(int4_matvec(flat, lines), x.shape[:-1])  # type: ignore[no-any-return]
+    return td.reshape(int4_matvec(flat, lines), x.shape[:-1])
 
 
 def nibble_codes(words: Array, n: int) -> tuple[Array, Array]:
@@ -237,7 +237,7 @@ def scores_of(
         total = td.astype(int4_dots(codes, w, sums), of_rows.dtype)
     else:  # the order of the sum tells
         total = int4_matvec(td.astype(unpack(a, n), of_rows.dtype), w)
-    return td.astype(total * of_rows * td.expand_dims(of_batch, axis=-1), dtype)  # type: ignore[no-any-return]
+    return td.astype(total * of_rows * td.expand_dims(of_batch, axis=-1), dtype)
 
 
 @guarded
@@ -308,7 +308,7 @@ def scaled_matvec(name: str, w: Any, x: Any, row_scales: Any, activations: Any) 
     else:
         codes, sums, factors = int8_rows(td.astype(x, f32), BLOCK)
         total = td.astype(int4_dots(codes, w, sums, factors), x.dtype)
-    return td.astype(total * scales, dtype)  # type: ignore[no-any-return]
+    return td.astype(total * scales, dtype)
 
 
 def int8_rows(x: Array, block: int) -> tuple[Array, Array, Array]:

@@ -2,8 +2,8 @@
 `td.nn.linear_4bit_affine_grouped`.
 
 Receives rows, words u32[inputs / 8, outputs] that hold eight inputs of one output, and what goes
-with them; returns rows of outputs. Here operands are checked and brought to the form of the ops; the
-meaning, the order of the sums and the derivatives are in `ops/linear_4bit`. `td.nn` loads this
+with them; returns rows of outputs. Here operands are checked and brought to the form of the ops;
+the meaning, the order of the sums and the derivatives are in `ops/linear_4bit`. `td.nn` loads this
 module when it is first used.
 """
 
@@ -52,12 +52,12 @@ def linear_4bit(x: Any, w: Any, b: Any = None, *, activations: str | None = None
     check_sizes(name, inputs, outputs)
     words = matrix_of(name, w, inputs, outputs)
     (rows, *given), dtype = in_floats(name, x, *optional(b))
-    bias = bias_of(name, given, rows, outputs)
+    check_bias(name, given, outputs)
     if activations is None:
-        result = linear_4bit_op(rows, words, bias)
+        result = linear_4bit_op(rows, words, *given)
     else:
-        result = by_codes(rows, words, bias, (), 0)
-    return td.astype(result, dtype)  # type: ignore[no-any-return]
+        result = by_codes(rows, words, given, 0)
+    return td.astype(result, dtype)
 
 
 @guarded
@@ -94,17 +94,18 @@ def linear_4bit_affine_grouped(
     if strict:
         check_zero_points(name, as_array(zero_point))
     (rows, factors, zeros, *given), dtype = affine_floats(name, x, scale, zero_point, b)
-    bias = bias_of(name, given, rows, outputs)
-    affine = (
+    check_bias(name, given, outputs)
+    rest = [
         sidecar(name, "scales", factors, groups, outputs),
         sidecar(name, "zero points", zeros, groups, outputs),
-    )
+        *given,
+    ]
     if activations is None:
-        result = linear_4bit_op(rows, words, bias, *affine, group_size=size)
+        result = linear_4bit_op(rows, words, *rest, group_size=size)
     else:
         check_whole_words(name, inputs, size)
-        result = by_codes(rows, words, bias, affine, size)
-    return td.astype(result, dtype)  # type: ignore[no-any-return]
+        result = by_codes(rows, words, rest, size)
+    return td.astype(result, dtype)
 
 
 # -- checks ----------------------------------------------------------------------------------------
@@ -179,6 +180,11 @@ def check_group_size(name: str, inputs: int, outputs: int, group_size: Any) -> i
     return size
 
 
+def check_bias(name: str, given: list[Array], outputs: int) -> None:
+    for bias in given:
+        check_shape(name, "a bias", bias, (outputs,))
+
+
 def check_whole_words(name: str, inputs: int, size: int) -> None:
     if size % WORD and size < inputs:
         message = f"{name}: rows in 8 bits take groups of whole words, got group_size={size}"
@@ -202,13 +208,13 @@ def matrix_of(name: str, w: Any, inputs: int, outputs: int) -> Array:
         hint = "is the data cut off? input k of output i is in word [k // 8, i]"
         message = f"{name}: {inputs} inputs and {outputs} outputs take words {list(shape)}"
         fail(ShapeError, f"{message}, got {words.type}", hint)
-    return td.reshape(words, shape)  # type: ignore[no-any-return]
+    return td.reshape(words, shape)
 
 
 def sidecar(name: str, what: str, side: Array, groups: int, outputs: int) -> Array:
     """Scales or zero points as [groups, outputs]; they may be flat, as words may."""
     if side.shape == (groups * outputs,):
-        return td.reshape(side, (groups, outputs))  # type: ignore[no-any-return]
+        return td.reshape(side, (groups, outputs))
     check_shape(name, f"{what} for each of {groups} groups", side, (groups, outputs))
     return side
 
@@ -220,32 +226,24 @@ def optional(x: Any) -> tuple[Any, ...]:
     return () if x is None else (x,)
 
 
-def bias_of(name: str, given: list[Array], rows: Array, outputs: int) -> Array:
-    """The bias, or zeros where there is none."""
-    if not given:
-        return td.zeros(outputs, dtype=rows.dtype)  # type: ignore[no-any-return]
-    check_shape(name, "a bias", given[0], (outputs,))
-    return given[0]
-
-
 def affine_floats(
     name: str, x: Any, scale: Any, zero_point: Any, b: Any
 ) -> tuple[list[Array], DType]:
-    """Operands as floats. Zero points that are integers have no say in the type."""
+    """Operands as floats. Zero points that are integers have no say in the type; as u32 they stay
+    what they are."""
     zeros = as_array(zero_point)
-    if zeros.dtype.is_float:
+    if not zeros.dtype.is_integer:
         return in_floats(name, x, scale, zeros, *optional(b))
     (rows, factors, *given), dtype = in_floats(name, x, scale, *optional(b))
-    return [rows, factors, td.astype(zeros, rows.dtype), *given], dtype
+    held = zeros if zeros.dtype is u32 else td.astype(zeros, rows.dtype)
+    return [rows, factors, held, *given], dtype
 
 
-def by_codes(rows: Array, words: Array, bias: Array, affine: tuple[Array, ...], size: int) -> Array:
+def by_codes(rows: Array, words: Array, rest: list[Array], size: int) -> Array:
     """Rows in 8 bits, blocks as long as groups allow, at most 32 inputs."""
     of_group = size // WORD if 0 < size < rows.shape[-1] else BLOCK
     block = next(n for n in range(BLOCK, 0, -1) if of_group % n == 0)
     codes, sums, scales = int8_rows(td.astype(rows, f32), block)
-    start, *sides = (td.astype(side, f32) for side in (bias, *affine))
-    result = linear_4bit_int8(
-        codes, words, start, sums, scales, *sides, block=block, group_size=size
-    )
-    return td.astype(result, rows.dtype)  # type: ignore[no-any-return]
+    held = [side if side.dtype is u32 else td.astype(side, f32) for side in rest]
+    result = linear_4bit_int8(codes, words, sums, scales, *held, block=block, group_size=size)
+    return td.astype(result, rows.dtype)

@@ -50,7 +50,7 @@ class PackedRows:
         self.chunks = columns // (LANES * WORD)
         self.area = frame.private("words", u32, LANES * LANES if self.chunks else 0)
 
-    def launch(self, run: Callable[[Lines], None]) -> Launch:
+    def launch(self, run: Callable[[PackedLines], None]) -> Launch:
         k, of, count = self.k, self.of, tile_rows(self.of.rows, MOST_ROWS)
         grid = (of.stacks, ceil_div(of.rows, count), ceil_div(self.lines, LANES))
         position = Space(k, self.frame.sizes, grid, k.group_id())
@@ -58,7 +58,7 @@ class PackedRows:
         start, end = position.span(2, 3) * LANES, self.frame.sizes.val(self.lines)
 
         def run_tile(is_whole: bool) -> None:
-            of.tile(first, count, lambda rows: run(Lines(self, rows, start, is_whole)))
+            of.tile(first, count, lambda rows: run(PackedLines(self, rows, start, is_whole)))
 
         if is_multiple(self.lines, LANES):
             run_tile(is_whole=True)
@@ -73,7 +73,7 @@ class PackedRows:
 
 
 @record
-class Lines:
+class PackedLines:
     """What one piece of code computes: rows of the left side, and lines from `start` on, not all
     sixteen of them unless it `is_whole`."""
 
@@ -127,7 +127,7 @@ def lower_int4_matvec(frame: Frame, group: Group) -> Launch:
     return PackedRows(frame, group, plain(x.type.shape[-1])).launch(run_matvec)
 
 
-def run_matvec(lines: Lines) -> None:
+def run_matvec(lines: PackedLines) -> None:
     k, of, x = lines.of.k, lines.of.of, lines.of.of.x
     sums = [k.local(0.0, x.type.dtype) for _ in lines.rows]
 
@@ -185,7 +185,7 @@ def lower_int4_dots(frame: Frame, group: Group) -> Launch:
     return PackedRows(frame, group, columns, inner=2).launch(run_scaled if is_scaled else run_dots)
 
 
-def run_dots(lines: Lines) -> None:
+def run_dots(lines: PackedLines) -> None:
     k, of, sums = lines.of.k, lines.of.of, lines.of.group.root.inputs[2]
     dots = [k.local(of.of_row(sums, row, k.index(0)) * -8, i32) for row in lines.rows]
 
@@ -197,7 +197,7 @@ def run_dots(lines: Lines) -> None:
     lines.store(dots)
 
 
-def run_scaled(lines: Lines) -> None:
+def run_scaled(lines: PackedLines) -> None:
     k, of, (sums, scales) = lines.of.k, lines.of.of, lines.of.group.root.inputs[2:]
     totals = [k.local(0.0, f32) for _ in lines.rows]
 
@@ -211,7 +211,7 @@ def run_scaled(lines: Lines) -> None:
     lines.store(totals)
 
 
-def add_dots(lines: Lines, row: Val, block: Val, words: list[Val], total: Val) -> Val:
+def add_dots(lines: PackedLines, row: Val, block: Val, words: list[Val], total: Val) -> Val:
     """The dots of the words of a block with the bytes of a row, added to a total."""
     k, of = lines.of.k, lines.of.of
     for i, word in enumerate(words):

@@ -86,15 +86,15 @@ def lanes_at(w: Array, c: int) -> Array:
     return (w[..., c // WORD].view(np.int32) << (28 - 4 * (c % WORD))) >> 28
 
 
-def drawn_words(rng: Rng, lead_rank: int = 2) -> tuple[tuple[int, ...], Array, int]:
+def drawn_words(rng: Rng) -> tuple[tuple[int, ...], Array, int]:
     """Leading axes of rows, a weight (now and then a stack) and its columns."""
     rows = pick(rng, (0, 1, 2, 7, 15, 16, 17, 33, 40))
     columns = pick(rng, (0, 1, 7, 8, 9, 16, 17, 31, 32, 33, 40))
-    lead = pick(rng, ((), (1,), (3,), (0,), (2, 3), (9,))[: 4 + lead_rank])
+    lead = pick(rng, ((), (1,), (3,), (0,), (2, 3), (9,)))
     stack = pick(rng, (None, None, 1, 3))
     outer = lead if stack is None else (stack, *lead)
-    shape = (rows, words_of(columns))
-    shape = shape if stack is None else (pick(rng, (1, stack)), *shape)
+    front = () if stack is None else (pick(rng, (1, stack)),)
+    shape = (*front, rows, words_of(columns))
     return outer, rng.integers(0, 1 << 32, shape, dtype=np.uint32), columns
 
 
@@ -141,7 +141,8 @@ def _back_cases(rng: Rng) -> Case:
 )
 @ieee
 def int4_matvec_back(ct: Array, w: Array, *, columns: int) -> Array:
-    """The sum over rows r of the weight of ct[..., r] times nibble c, for every column c; r ascends.
+    """The sum over rows r of the weight, ascending, of ct[..., r] times nibble c, for each
+    column c.
 
     >>> int4_matvec_back(np.float32([10, 1]), np.array([[0xF21], [0x100]], np.uint32), columns=3)
     array([10., 20., -9.], dtype=float32)

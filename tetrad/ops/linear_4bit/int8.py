@@ -2,13 +2,11 @@
 integers.
 
 Rows come as codes, four to a word, with a scale and a sum for every few words (`arrays.int4` makes
-them); the weight is that of `linear_4bit`. Blocks ascend from the bias on; in each, the dot is exact
-and the scaled dot is rounded, then added.
+them); the weight is that of `linear_4bit`. Blocks ascend from the bias on; in each, the dot is
+exact and the scaled dot is rounded, then added.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +18,7 @@ from tetrad.core.types import ArrayType
 from tetrad.ops.cases import Rng, pick, random_array
 from tetrad.ops.int4.op import WORD, bytes_of, check_words
 from tetrad.ops.int4.stack import batched_stack, beside_rows, check_stack
-from tetrad.ops.linear_4bit.op import check_affine, drawn_case
+from tetrad.ops.linear_4bit.op import check_affine, check_bias, drawn_case, group_count, parted
 from tetrad.ops.rules import Array, ieee
 
 
@@ -31,10 +29,9 @@ def block_count(words: int, block: int) -> int:
 def linear_4bit_int8_type(
     codes: ArrayType,
     w: ArrayType,
-    b: ArrayType,
     sums: ArrayType,
     scales: ArrayType,
-    *affine: ArrayType,
+    *rest: ArrayType,
     block: int,
     group_size: int = 0,
 ) -> ArrayType:
@@ -48,27 +45,27 @@ def linear_4bit_int8_type(
         wanted = ArrayType(dtype, (*outer, block_count(words, block)))
         if side != wanted:
             raise ShapeError(f"linear_4bit_int8: expected {wanted}, got {side}")
-    if b.dtype is not f32 or b.rank != w.rank - 1 or b.shape[-1] != w.shape[-1]:
-        raise ShapeError(f"linear_4bit_int8: expected a bias f32[{w.shape[-1]}], got {b}")
+    affine, bias = parted(rest)
     check_affine("linear_4bit_int8", f32, w, affine, group_size)
+    check_bias("linear_4bit_int8", f32, w, bias)
     if w.rank == 3:
-        check_stack("linear_4bit_int8", codes, (b, *affine))
+        check_stack("linear_4bit_int8", codes, rest)
     return ArrayType(f32, (*outer, w.shape[-1]))
 
 
 def _cases(rng: Rng) -> Case:
-    (x, _, b), w, affine, group_size = drawn_case(rng, f32)
-    words, block = w.shape[-2], pick(rng, (1, 2, 4))
-    if group_size % (block * WORD) and group_size < words * WORD:
-        block, group_size = 1, WORD * max(1, group_size // WORD)
-        groups = -(-words * WORD // group_size)
-        affine = [np.repeat(side[..., :1, :], groups, axis=-2) for side in affine]
-    outer, blocks = x.shape[:-1], block_count(words, block)
+    drawn = drawn_case(rng, f32)
+    words, block, size = drawn.w.shape[-2], pick(rng, (1, 2, 4)), drawn.group_size
+    affine = drawn.affine
+    if size % (block * WORD) and size < words * WORD:
+        block, size = 1, WORD * max(1, size // WORD)
+        affine = [np.repeat(s[..., :1, :], group_count(words * WORD, size), -2) for s in affine]
+    outer, blocks = drawn.x.shape[:-1], block_count(words, block)
     codes = rng.integers(0, 1 << 32, (*outer, words, 2), dtype=np.uint32)
     sums = rng.integers(-4000, 4000, (*outer, blocks)).astype(np.int32)
     scales = random_array(rng, f32, (*outer, blocks))
-    settings: dict[str, Any] = {"block": block, "group_size": group_size if affine else 0}
-    return Case((codes, w, b, sums, scales, *affine), settings)
+    settings = {"block": block, "group_size": size}
+    return Case((codes, drawn.w, sums, scales, *affine, *drawn.bias), settings)
 
 
 @op(
@@ -84,27 +81,28 @@ def _cases(rng: Rng) -> Case:
 def linear_4bit_int8(
     codes: Array,
     w: Array,
-    b: Array,
     sums: Array,
     scales: Array,
-    *affine: Array,
+    *rest: Array,
     block: int,
     group_size: int = 0,
 ) -> Array:
-    """Bias plus, over blocks of words, scale of the row * scale of the weight * (dot - zero point *
-    sum); without scale and zero point of the weight, scale of the row * dot.
+    """Bias plus, over blocks of words, (scale of the row * scale of the weight) * (dot - zero point
+    * sum); without scale and zero point of the weight, scale of the row * dot. What follows the
+    scales of the rows is that of `linear_4bit`.
 
     The bytes of codes[..., i, 0] meet nibbles 0, 2, 4, 6 of word i, those of codes[..., i, 1] the
     others; `sums` are those of the bytes of a block.
 
     >>> codes = np.array([[1, 0, 0, 0], [2, 0, 0, 0]], np.int8).view(np.uint32)[:, 0]
     >>> sums, scales, b = np.array([3], np.int32), np.float32([0.5]), np.float32([1])
-    >>> linear_4bit_int8(codes[None], np.array([[0x43]], np.uint32), b, sums, scales, block=1)
+    >>> linear_4bit_int8(codes[None], np.array([[0x43]], np.uint32), sums, scales, b, block=1)
     array([6.5], dtype=float32)
     """
-    rank = codes.ndim - 1
-    total = np.empty((*codes.shape[:-2], w.shape[-1]), np.float32)
-    total[...] = beside_rows(b, rank)
+    (affine, bias), rank = parted(rest), codes.ndim - 1
+    total = np.zeros((*codes.shape[:-2], w.shape[-1]), np.float32)
+    for b in bias:
+        total[...] = beside_rows(b, rank)
     for i, first in enumerate(range(0, w.shape[-2], block)):
         here = slice(first, first + block)
         value = nibble_dots(codes[..., here, :], w[..., here, :]).astype(np.float32)
@@ -113,8 +111,8 @@ def linear_4bit_int8(
             scale, zero_point = (
                 beside_rows(side[..., first * WORD // group_size, :], rank) for side in affine
             )
-            value = value - zero_point * sums[..., i, None].astype(np.float32)
-            factor = factor * scale
+            held = zero_point.astype(np.float32) * sums[..., i, None].astype(np.float32)
+            value, factor = value - held, factor * scale
         total += factor * value
     return total
 
@@ -132,4 +130,4 @@ def nibble_dots(codes: Array, w: Array) -> Array:
 
 
 linear_4bit_int8.not_differentiable("codes of 8 bits do not change smoothly")
-linear_4bit_int8.batch(batched_stack(linear_4bit_int8, rows=(0, 3, 4)))
+linear_4bit_int8.batch(batched_stack(linear_4bit_int8, rows=(0, 2, 3)))

@@ -19,7 +19,7 @@ from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.ops.int4.operands import PackedOperands, back_rows, tile_rows
 from tetrad.ops.linear_4bit.int8 import linear_4bit_int8
-from tetrad.ops.linear_4bit.op import WORD, linear_4bit, linear_4bit_back
+from tetrad.ops.linear_4bit.op import WORD, linear_4bit, linear_4bit_back, parted
 from tetrad.ops.matmul.epilogue import output_buffers, store_result
 from tetrad.schedule.nodes import Launch
 
@@ -43,11 +43,12 @@ Visit = Callable[[Val, Callable[[int], list[Sides]]], None]
 
 
 class AffineOperands(PackedOperands):
-    """Those of `linear_4bit`: a weight of unsigned nibbles, with scale and zero point or without."""
+    """Those of `linear_4bit`: a weight of unsigned nibbles, with scale and zero point or not."""
 
-    def __init__(self, frame: Frame, node: Node, affine: tuple[Node, ...], inner: int = 1) -> None:
+    def __init__(self, frame: Frame, node: Node, first: int = 2, inner: int = 1) -> None:
         super().__init__(frame, node, inner)
-        self.affine, self.dtype = affine, node.type.dtype
+        self.affine, self.bias = parted(node.inputs[first:])
+        self.dtype = node.type.dtype
         self.words, self.outputs = plain(self.w.type.shape[-2]), self.w.type.shape[-1]
         # without groups, or of a group longer than the weight: all inputs are one
         size = int(dict(node.params).get("group_size", 0))
@@ -62,7 +63,10 @@ class AffineOperands(PackedOperands):
         return (nibble - zero_point) * scale
 
     def sides(self, group: Val, columns: list[Val]) -> list[Sides]:
-        return [tuple(self.shared(side, group, c) for side in self.affine) for c in columns]
+        return [
+            tuple(self.k.cast(self.shared(side, group, c), self.dtype) for side in self.affine)
+            for c in columns
+        ]
 
     def group_of(self, word: Val, j: int) -> Val:
         if self.group_size % WORD == 0:
@@ -90,14 +94,14 @@ class AffineOperands(PackedOperands):
 @linear_4bit.kernel
 def lower_linear_4bit(frame: Frame, group: Group) -> Launch:
     frame.reads(frame.inputs)
-    of = AffineOperands(frame, group.root, group.root.inputs[3:])
+    of = AffineOperands(frame, group.root)
     return ColumnTiles(frame, group, of, run_floats).launch()
 
 
 @linear_4bit_int8.kernel
 def lower_linear_4bit_int8(frame: Frame, group: Group) -> Launch:
     frame.reads(frame.inputs)
-    of = AffineOperands(frame, group.root, group.root.inputs[5:], inner=2)
+    of = AffineOperands(frame, group.root, first=4, inner=2)
     return ColumnTiles(frame, group, of, run_codes).launch()
 
 
@@ -126,9 +130,12 @@ class ColumnTiles:
         else:
             with k.when(base + width <= end):
                 self.run_tile(first, base, self.vectors)
-            with k.otherwise(), k.loop(k.min(base + width, end), base, LANES) as column:
-                with k.when(column + k.lane() < end, guard=True):
-                    self.run_tile(first, column, 1)
+            with (
+                k.otherwise(),
+                k.loop(k.min(base + width, end), base, LANES) as column,
+                k.when(column + k.lane() < end, guard=True),
+            ):
+                self.run_tile(first, column, 1)
         flops = product((*self.group.root.type.shape, of.words * WORD)) * 2
         return self.frame.finish(product(grid), self.group, flops=flops)
 
@@ -144,9 +151,11 @@ class ColumnTiles:
 
 
 def biased(of: AffineOperands, rows: list[Val], columns: list[Val]) -> list[list[LocalVar]]:
-    """Sums that begin at the bias."""
-    bias = [of.shared(of.node.inputs[2], column) for column in columns]
-    return [[of.k.local(start, of.dtype) for start in bias] for _ in rows]
+    """Sums that begin at the bias, or at zero."""
+    starts: list[Val | float] = [0.0] * len(columns)
+    for bias in of.bias:
+        starts = [of.shared(bias, column) for column in columns]
+    return [[of.k.local(start, of.dtype) for start in starts] for _ in rows]
 
 
 def run_floats(of: AffineOperands, rows: list[Val], columns: list[Val]) -> list[list[LocalVar]]:
@@ -189,7 +198,7 @@ def add_block(
     rows: list[Val],
     columns: list[Val],
 ) -> None:
-    k, (sums, scales) = of.k, of.node.inputs[3:5]
+    k, (sums, scales) = of.k, of.node.inputs[2:4]
     first = block * int(of.node.param("block"))
     sides = of.sides(of.group_of(first, 0), columns)
     held = [[of.shared(of.w, first + i, c) for i in range(count)] for c in columns]
@@ -221,7 +230,7 @@ def block_dot(of: AffineOperands, row: Val, first: Val, words: list[Val]) -> Val
 def lower_linear_4bit_back(frame: Frame, group: Group) -> Launch:
     """A workgroup takes a tile of rows and eight inputs; lanes run along the outputs."""
     k, node = frame.k, group.root
-    of = AffineOperands(frame, node, node.inputs[2:])
+    of = AffineOperands(frame, node)
     out, count = frame.output(frame.memory.slots[node]), back_rows(of, frame.memory.machine)
     grid = (of.stacks, ceil_div(of.rows, count), of.words)
     position = Space(k, frame.sizes, grid, k.group_id())

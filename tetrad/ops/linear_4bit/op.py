@@ -1,5 +1,5 @@
-"""The op `linear_4bit`, rows times a weight of unsigned nibbles that stays packed, and the op of its
-derivative by the rows.
+"""The op `linear_4bit`, rows times a weight of unsigned nibbles that stays packed, and the op of
+its derivative by the rows.
 
 A word holds eight inputs of one output: input k of output i is bits 4 (k % 8) and up of
 w[k // 8, i]. The order of a sum is part of the meaning: from the bias on, k ascends, each product
@@ -9,12 +9,18 @@ one is shared. How weights are packed for users is left to `nn`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import TypeVar
+
 import numpy as np
 
 from tetrad.core.dtypes import DType, f32, f64, u32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.machine import LANES
 from tetrad.core.op import Case, op
+from tetrad.core.record import record
 from tetrad.core.sizes import Shape, plain, product
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_constant
@@ -27,7 +33,6 @@ from tetrad.ops.calculus import (
     run,
     sum_to,
     swapped,
-    zeros,
 )
 from tetrad.ops.cases import Rng, pick, random_array
 from tetrad.ops.int4.stack import batched_stack, beside_rows, check_stack
@@ -37,6 +42,7 @@ from tetrad.ops.rules import Array, check_dtype, ieee
 
 WORD = 8  # nibbles of a word
 COMPUTED = (f32, f64)  # halves are converted by the caller
+T = TypeVar("T")
 
 
 # -- types -----------------------------------------------------------------------------------------
@@ -55,31 +61,42 @@ def check_weight(name: str, x: ArrayType, w: ArrayType) -> None:
 
 
 def check_affine(
-    name: str, dtype: DType, w: ArrayType, affine: tuple[ArrayType, ...], group_size: int
+    name: str, dtype: DType, w: ArrayType, affine: Sequence[ArrayType], group_size: int
 ) -> None:
-    """Scale and zero point, [groups, outputs] of the type of the sums, or neither."""
-    if len(affine) not in (0, 2) or bool(affine) != (group_size > 0):
+    """Scale and zero point, [groups, outputs] of the type of the sums, or neither. A zero point may
+    be u32 too."""
+    if bool(affine) != (group_size > 0):
         raise ShapeError(f"{name}: a scale and a zero point go with a group size, got {group_size}")
-    for side in affine:
-        groups = group_count(WORD * plain(w.shape[-2]), group_size)
-        wanted = ArrayType(dtype, (groups, w.shape[-1]))
-        if side.with_shape(side.shape[-2:]) != wanted or side.rank != w.rank:
-            raise ShapeError(
-                f"{name}: expected {wanted} for each group of {group_size}, got {side}"
-            )
+    for side, dtypes in zip(affine, ((dtype,), (dtype, u32)), strict=False):
+        shape = (group_count(WORD * plain(w.shape[-2]), group_size), w.shape[-1])
+        if side.shape[-2:] != shape or side.rank != w.rank or side.dtype not in dtypes:
+            wanted = ArrayType(dtype, shape)
+            raise ShapeError(f"{name}: expected {wanted} for groups of {group_size}, got {side}")
+
+
+def check_bias(name: str, dtype: DType, w: ArrayType, bias: Sequence[ArrayType]) -> None:
+    for b in bias:
+        if b.dtype is not dtype or b.rank != w.rank - 1 or b.shape[-1] != w.shape[-1]:
+            raise ShapeError(f"{name}: expected a bias {dtype}[{w.shape[-1]}], got {b}")
+
+
+def parted(rest: Sequence[T]) -> tuple[tuple[T, ...], tuple[T, ...]]:
+    """Scale and zero point, or neither; the bias, or none."""
+    count = 2 if len(rest) > 1 else 0
+    return tuple(rest[:count]), tuple(rest[count:])
 
 
 def linear_4bit_type(
-    x: ArrayType, w: ArrayType, b: ArrayType, *affine: ArrayType, group_size: int = 0
+    x: ArrayType, w: ArrayType, *rest: ArrayType, group_size: int = 0
 ) -> ArrayType:
     check_weight("linear_4bit", x, w)
     if x.shape[-1] != WORD * plain(w.shape[-2]):
         raise ShapeError(f"linear_4bit: rows {x} do not fit the weight {w}, eight inputs to a word")
-    if b.dtype is not x.dtype or b.rank != w.rank - 1 or b.shape[-1] != w.shape[-1]:
-        raise ShapeError(f"linear_4bit: expected a bias {x.dtype}[{w.shape[-1]}], got {b}")
+    affine, bias = parted(rest)
     check_affine("linear_4bit", x.dtype, w, affine, group_size)
+    check_bias("linear_4bit", x.dtype, w, bias)
     if w.rank == 3:
-        check_stack("linear_4bit", x, (w, b, *affine))
+        check_stack("linear_4bit", x, (w, *rest))
     return x.with_shape((*x.shape[:-1], w.shape[-1]))
 
 
@@ -98,39 +115,53 @@ def linear_4bit_back_type(
 # -- meaning ---------------------------------------------------------------------------------------
 
 
-def weights_at(w: Array, affine: tuple[Array, ...], group_size: int, k: int, dtype: DType) -> Array:
+def weights_at(w: Array, affine: Sequence[Array], group_size: int, k: int, dtype: DType) -> Array:
     """What input k is multiplied with: [(stack,) outputs], (nibble - zero point) * scale."""
     nibbles = (w[..., k // WORD, :] >> np.uint32(4 * (k % WORD))) & np.uint32(15)
     numbers = nibbles.astype(dtype.np)
     if affine:
         scale, zero_point = (side[..., k // group_size, :] for side in affine)
-        numbers = (numbers - zero_point) * scale
+        numbers = (numbers - zero_point.astype(dtype.np)) * scale
     return numbers
 
 
-def drawn_case(rng: Rng, *dtypes: DType) -> tuple[list[Array], Array, list[Array], int]:
-    """Rows, words, bias, scale and zero point of an odd size; now and then stacked."""
+@record
+class Drawn:
+    """Rows, cotangents of the result, words, scale and zero point or neither, a bias or none."""
+
+    x: Array
+    ct: Array
+    w: Array
+    affine: list[Array]
+    bias: list[Array]
+    group_size: int
+
+
+def drawn_case(rng: Rng, *dtypes: DType) -> Drawn:
+    """Of odd sizes; now and then stacked."""
     dtype = pick(rng, dtypes or COMPUTED)
     words, outputs = pick(rng, (1, 2, 3, 5)), pick(rng, (1, 2, 3, 15, 16, 17, 33, 40))
-    lead = pick(rng, ((), (1,), (3,), (0,), (2, 3), (9,)))
     stack = pick(rng, (None, None, 1, 3))
-    group_size = pick(rng, (0, 0, 1, 3, 4, 8, 10, 16, 100))
+    outer = (*(() if stack is None else (stack,)), *pick(rng, ((), (1,), (3,), (0,), (2, 3), (9,))))
+    size = pick(rng, (0, 0, 1, 3, 4, 8, 10, 16, 100))
 
-    def stacked(*shape: int) -> tuple[int, ...]:
-        return shape if stack is None else (pick(rng, (1, stack)), *shape)
+    def floats(*shape: int) -> Array:
+        front = () if stack is None else (pick(rng, (1, stack)),)
+        return random_array(rng, dtype, (*front, *shape))
 
-    outer = lead if stack is None else (stack, *lead)
-    w = rng.integers(0, 1 << 32, stacked(words, outputs), dtype=np.uint32)
-    groups = (group_count(WORD * words, group_size), outputs) if group_size else ()
-    sides = [random_array(rng, dtype, stacked(*groups)) for _ in range(2 if groups else 0)]
+    groups = group_count(WORD * words, size) if size else 0
+    affine = [floats(groups, outputs) for _ in range(2)] if size else []
+    if size and rng.integers(2):
+        affine[1] = rng.integers(0, 1 << 32, affine[1].shape, dtype=np.uint32)
+    w = rng.integers(0, 1 << 32, floats(words, outputs).shape, dtype=np.uint32)
     x, ct = (random_array(rng, dtype, (*outer, n)) for n in (WORD * words, outputs))
-    b = random_array(rng, dtype, stacked(outputs))
-    return [x, ct, b], w, sides, group_size
+    return Drawn(x, ct, w, affine, [floats(outputs)] if rng.integers(2) else [], size)
 
 
 def _cases(rng: Rng) -> Case:
-    (x, _, b), w, affine, group_size = drawn_case(rng)
-    return Case((x, w, b, *affine), {"group_size": group_size})
+    drawn = drawn_case(rng)
+    operands = (drawn.x, drawn.w, *drawn.affine, *drawn.bias)
+    return Case(operands, {"group_size": drawn.group_size})
 
 
 @op(
@@ -143,16 +174,19 @@ def _cases(rng: Rng) -> Case:
     public=False,
 )
 @ieee
-def linear_4bit(x: Array, w: Array, b: Array, *affine: Array, group_size: int = 0) -> Array:
-    """Bias plus the sum over k of x[..., k] * (nibble - zero point) * scale, where scale and zero
-    point are those of the group of k and the output; without them, x[..., k] * nibble.
+def linear_4bit(x: Array, w: Array, *rest: Array, group_size: int = 0) -> Array:
+    """The sum over k of x[..., k] * ((nibble - zero point) * scale), from the bias on. Behind the
+    words stand scale and zero point [groups, outputs], or neither, then the bias, or none; without
+    scale and zero point a term is x[..., k] * nibble.
 
     >>> words = np.array([[0x87654321, 0]], np.uint32)
-    >>> linear_4bit(np.arange(1, 9, dtype=np.float32), words, np.zeros(2, np.float32))
-    array([204.,   0.], dtype=float32)
+    >>> linear_4bit(np.arange(1, 9, dtype=np.float32), words, np.float32([0, 1]))
+    array([204.,   1.], dtype=float32)
     """
-    total = np.empty((*x.shape[:-1], w.shape[-1]), x.dtype)
-    total[...] = beside_rows(b, x.ndim)
+    affine, bias = parted(rest)
+    total = np.zeros((*x.shape[:-1], w.shape[-1]), x.dtype)
+    for b in bias:
+        total[...] = beside_rows(b, x.ndim)
     dtype = f64 if x.dtype == f64.np else f32
     for k in range(x.shape[-1]):
         numbers = weights_at(w, affine, group_size, k, dtype)
@@ -161,8 +195,8 @@ def linear_4bit(x: Array, w: Array, b: Array, *affine: Array, group_size: int = 
 
 
 def _back_cases(rng: Rng) -> Case:
-    (_, ct, _), w, affine, group_size = drawn_case(rng)
-    return Case((ct, w, *affine), {"group_size": group_size})
+    drawn = drawn_case(rng)
+    return Case((drawn.ct, drawn.w, *drawn.affine), {"group_size": drawn.group_size})
 
 
 @op(
@@ -207,39 +241,26 @@ def joined(sums: Array) -> Array:
 # -- derivatives -----------------------------------------------------------------------------------
 
 
-def no_bias(x: Node, w: Node) -> Node:
-    """Zeros where the bias stands; of a stack one for all."""
-    return zeros(x.type, (1,) * (w.type.rank - 2) + (w.type.shape[-1],))
-
-
-def by_rows(
-    t: Node, y: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
-) -> Node:
-    result: Node = linear_4bit(t, w, no_bias(x, w), *affine, group_size=group_size)
-    return result
-
-
-def by_bias(
-    t: Node, y: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
-) -> Node:
-    return expand(between(t, y.type.rank), y.type.shape)
-
-
-def by_scale(
-    t: Node, y: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
-) -> Node:
-    zero_point = affine[1]
-    result: Node = linear_4bit(x, w, no_bias(x, w), t, zero_point, group_size=group_size)
-    return result
-
-
-def by_zero_point(
-    t: Node, y: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
-) -> Node:
-    """-(sums of x over groups) @ (t * scale): the nibbles do not matter."""
-    sums = group_sums(matrices(x, w), group_size)
-    flat = matmul(sums, expand_stack(-t, sums) * expand_stack(affine[0], sums))
-    return reshape(flat, y.type.shape)
+@linear_4bit.jvp_of_all
+def linear_4bit_jvp(
+    tangents: Sequence[Node | None], y: Node, x: Node, w: Node, *rest: Node, group_size: int = 0
+) -> Node | None:
+    """Linear in rows, scale and bias; of zero points the nibbles do not matter: -(sums of x over
+    groups) @ (t * scale)."""
+    (affine, _), by_rows = parted(rest), tangents[0]
+    by_affine, by_bias = parted(tangents[2:])
+    parts: list[Node] = []
+    if by_rows is not None:
+        parts.append(linear_4bit(by_rows, w, *affine, group_size=group_size))
+    if by_affine and by_affine[0] is not None:
+        parts.append(linear_4bit(x, w, by_affine[0], affine[1], group_size=group_size))
+    if by_affine and by_affine[1] is not None:
+        sums = group_sums(matrices(x, w), group_size)
+        factors = expand_stack(-by_affine[1], sums) * expand_stack(affine[0], sums)
+        parts.append(reshape(matmul(sums, factors), y.type.shape))
+    if by_bias and by_bias[0] is not None:
+        parts.append(expand(between(by_bias[0], y.type.rank), y.type.shape))
+    return reduce(add, parts) if parts else None
 
 
 def between(x: Node, rank: int) -> Node:
@@ -274,33 +295,26 @@ def group_sums(x: Node, group_size: int) -> Node:
     return reduce_sum(grouped, (grouped.type.rank - 1,))
 
 
-linear_4bit.jvp(by_rows, None, by_bias, by_scale, by_zero_point)
-
-
-def rows_transposed(
-    ct: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
-) -> Node:
-    result: Node = linear_4bit_back(ct, w, *affine, group_size=group_size)
-    return result
-
-
-def bias_transposed(
-    ct: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
-) -> Node:
-    stack = w.type.rank - 2
-    return sum_to(reduce_sum(ct, range(stack, ct.type.rank - 1)), b.type.shape)
-
-
-def scale_transposed(
-    ct: Node, x: Node, w: Node, b: Node, *affine: Node, group_size: int = 0
-) -> Node:
-    return scale_cotangent(x, ct, w, affine, group_size)
+@linear_4bit.transpose_of_all
+def linear_4bit_transpose(
+    ct: Node, is_linear: Sequence[bool], x: Node, w: Node, *rest: Node, group_size: int = 0
+) -> list[Node | None]:
+    affine, bias = parted(rest)
+    found: list[Node | None] = [None] * (2 + len(rest))
+    if is_linear[0]:
+        found[0] = linear_4bit_back(ct, w, *affine, group_size=group_size)
+    if affine and is_linear[2]:
+        found[2] = scale_cotangent(x, ct, w, affine, group_size)
+    if bias and is_linear[-1]:
+        summed = reduce_sum(ct, range(w.type.rank - 2, ct.type.rank - 1))
+        found[-1] = sum_to(summed, bias[0].type.shape)
+    return found
 
 
 def scale_cotangent(x: Node, ct: Node, w: Node, affine: tuple[Node, ...], group_size: int) -> Node:
     """Over each group of k the sum of (x^T ct)[k, i] * (nibble - zero point). The product x^T ct is
     as large as the weight in floats; the weight itself is decoded where the sum reads it."""
-    scale, zero_point = affine
+    scale, zero_point = affine[0], cast(affine[1], x.type.dtype)
     outer = matmul(swapped(matrices(x, w)), matrices(ct, w))
     groups = in_groups(outer, outer.type.rank - 2, group_size)
     held = in_groups(cast(decoded(w), x.type.dtype), w.type.rank - 2, group_size)
@@ -329,9 +343,6 @@ def decoded(w: Node) -> Node:
 def fifteen(shape: Shape) -> Node:
     held = make_constant(np.array(15, np.uint32))
     return expand(reshape(held, (1,) * len(shape)), shape)
-
-
-linear_4bit.transpose(rows_transposed, None, bias_transposed, scale_transposed)
 
 
 def back_by_rows(t: Node, y: Node, ct: Node, w: Node, *affine: Node, group_size: int = 0) -> Node:
@@ -366,7 +377,7 @@ linear_4bit_back.jvp(back_by_rows, None, back_by_scale, back_by_zero_point)
 def back_rows_transposed(
     given: Node, ct: Node, w: Node, *affine: Node, group_size: int = 0
 ) -> Node:
-    result: Node = linear_4bit(given, w, no_bias(ct, w), *affine, group_size=group_size)
+    result: Node = linear_4bit(given, w, *affine, group_size=group_size)
     return result
 
 
