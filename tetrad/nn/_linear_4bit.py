@@ -87,7 +87,7 @@ def linear_4bit_affine_grouped(
     """
     name = "linear_4bit_affine_grouped"
     check_activations(name, activations)
-    inputs, outputs = sizes_of(name, x, w, scale)
+    inputs, outputs = sizes_of(name, x, w, b, scale)
     size = check_group_size(name, inputs, outputs, group_size)
     groups = group_count(inputs, size)
     words = matrix_of(name, w, inputs, outputs)
@@ -115,9 +115,9 @@ def fix(message: str) -> NoReturn:
     fail(ShapeError, f"Fix: {message}")
 
 
-def sizes_of(name: str, x: Any, w: Any, beside: Any) -> tuple[int, int]:
-    """Inputs, from the rows; outputs, from the matrix of words or, if that is flat, from the last
-    axis of what goes with it."""
+def sizes_of(name: str, x: Any, w: Any, b: Any, *scale: Any) -> tuple[int, int]:
+    """Inputs, from the rows; outputs, from the matrix of words or, if that is flat, from the bias or
+    the matrix of scales, or else from the number of words."""
     rows, words = as_array(x), as_array(w)
     if words.dtype is not u32:
         hint = "a word holds eight inputs of one output"
@@ -126,12 +126,11 @@ def sizes_of(name: str, x: Any, w: Any, beside: Any) -> tuple[int, int]:
         wanted = "rows [..., inputs] and words [inputs / 8, outputs] or flat"
         fail(ShapeError, f"{name}: expected {wanted}, got {rows.type} and {words.type}")
     inputs = known(name, rows.shape[-1])
-    if words.ndim == 2:
-        return inputs, known(name, words.shape[1])
-    if beside is not None and as_array(beside).ndim:
-        return inputs, known(name, as_array(beside).shape[-1])
-    count = known(name, words.shape[0])
-    return inputs, count // max(inputs // WORD, 1)
+    vectors = [side for side in map(as_array, optional(b)) if side.ndim == 1]
+    matrices = [side for side in map(as_array, scale) if side.ndim == 2]
+    for side in [words] * (words.ndim == 2) + vectors + matrices:
+        return inputs, known(name, side.shape[-1])
+    return inputs, known(name, words.shape[0]) // max(inputs // WORD, 1)
 
 
 def known(name: str, size: Size) -> int:
