@@ -116,8 +116,8 @@ def fix(message: str) -> NoReturn:
 
 
 def sizes_of(name: str, x: Any, w: Any, b: Any, *scale: Any) -> tuple[int, int]:
-    """Inputs, from the rows; outputs, from the matrix of words or, if that is flat, from the bias or
-    the matrix of scales, or else from the number of words."""
+    """Inputs, from the rows; outputs, from the matrix of words or, if that is flat, the bias or the
+    matrix of scales, or else from the number of words."""
     rows, words = as_array(x), as_array(w)
     if words.dtype is not u32:
         hint = "a word holds eight inputs of one output"
