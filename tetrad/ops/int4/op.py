@@ -148,10 +148,11 @@ def int4_matvec_back(ct: Array, w: Array, *, columns: int) -> Array:
     array([10., 20., -9.], dtype=float32)
     """
     total = np.zeros((*ct.shape[:-1], columns), ct.dtype)
+    lefts = 28 - 4 * np.arange(WORD, dtype=np.int32)
     for r in range(ct.shape[-1]):
-        lanes = [lanes_at(w[..., r, :], c) for c in range(columns)]
-        line = np.stack(lanes, -1).astype(ct.dtype) if lanes else np.zeros((*w.shape[:-2], 0))
-        total += ct[..., r, None] * beside_rows(line.astype(ct.dtype), ct.ndim)
+        lanes = (w[..., r, :, None].view(np.int32) << lefts) >> 28
+        line = lanes.reshape(*w.shape[:-2], -1)[..., :columns].astype(ct.dtype)
+        total += ct[..., r, None] * beside_rows(line, ct.ndim)
     return total
 
 

@@ -216,17 +216,18 @@ def linear_4bit_back(ct: Array, w: Array, *affine: Array, group_size: int = 0) -
     >>> linear_4bit_back(np.float32([1, 10]), words)
     array([11., 12., 13., 14., 15., 16., 17., 18.], dtype=float32)
     """
-    inputs, outputs = WORD * w.shape[-2], w.shape[-1]
-    total = np.empty((*ct.shape[:-1], inputs), ct.dtype)
     dtype = f64 if ct.dtype == f64.np else f32
-    for k in range(inputs):
-        numbers = beside_rows(weights_at(w, affine, group_size, k, dtype), ct.ndim)
-        sums = np.zeros((*ct.shape[:-1], LANES), ct.dtype)
-        for i in range(0, outputs, LANES):
-            part = ct[..., i : i + LANES] * numbers[..., i : i + LANES]
-            sums[..., : part.shape[-1]] += part
-        total[..., k] = joined(sums)
-    return total
+    inputs, outer = WORD * w.shape[-2], ct.shape[:-1]
+    sums = np.zeros((*outer, inputs, LANES), ct.dtype)
+    for i in range(0, w.shape[-1], LANES):
+        here = (..., slice(i, i + LANES))
+        sides = [side[here] for side in affine]
+        each = [weights_at(w[here], sides, group_size, k, dtype) for k in range(inputs)]
+        numbers = np.stack(each, -2)
+        front = numbers.shape[:-2] + (1,) * (len(outer) - 1 if w.ndim > 2 else 0)
+        part = ct[here][..., None, :] * numbers.reshape(*front, *numbers.shape[-2:])
+        sums[..., : part.shape[-1]] += part
+    return joined(sums)
 
 
 def joined(sums: Array) -> Array:
