@@ -151,7 +151,8 @@ def int4_matvec_back(ct: Array, w: Array, *, columns: int) -> Array:
     lefts = 28 - 4 * np.arange(WORD, dtype=np.int32)
     for r in range(ct.shape[-1]):
         lanes = (w[..., r, :, None].view(np.int32) << lefts) >> 28
-        line = lanes.reshape(*w.shape[:-2], -1)[..., :columns].astype(ct.dtype)
+        lanes = lanes.reshape(*w.shape[:-2], WORD * w.shape[-1])
+        line = lanes[..., :columns].astype(ct.dtype)
         total += ct[..., r, None] * beside_rows(line, ct.ndim)
     return total
 

@@ -115,12 +115,15 @@ def linear_4bit_back_type(
 # -- meaning ---------------------------------------------------------------------------------------
 
 
-def weights_at(w: Array, affine: Sequence[Array], group_size: int, k: int, dtype: DType) -> Array:
-    """What input k is multiplied with: [(stack,) outputs], (nibble - zero point) * scale."""
-    nibbles = (w[..., k // WORD, :] >> np.uint32(4 * (k % WORD))) & np.uint32(15)
-    numbers = nibbles.astype(dtype.np)
+def weights_of(
+    w: Array, affine: Sequence[Array], group_size: int, inputs: Array, dtype: DType
+) -> Array:
+    """What these inputs are multiplied with, [(stack,) inputs, outputs]: (nibble - zero point) *
+    scale."""
+    shifts = (4 * (inputs % WORD)).astype(np.uint32)[:, None]
+    numbers = ((w[..., inputs // WORD, :] >> shifts) & np.uint32(15)).astype(dtype.np)
     if affine:
-        scale, zero_point = (side[..., k // group_size, :] for side in affine)
+        scale, zero_point = (side[..., inputs // group_size, :] for side in affine)
         numbers = (numbers - zero_point.astype(dtype.np)) * scale
     return numbers
 
@@ -189,8 +192,8 @@ def linear_4bit(x: Array, w: Array, *rest: Array, group_size: int = 0) -> Array:
         total[...] = beside_rows(b, x.ndim)
     dtype = f64 if x.dtype == f64.np else f32
     for k in range(x.shape[-1]):
-        numbers = weights_at(w, affine, group_size, k, dtype)
-        total += x[..., k, None] * beside_rows(numbers, x.ndim)
+        numbers = weights_of(w, affine, group_size, np.array([k]), dtype)
+        total += x[..., k, None] * beside_rows(numbers[..., 0, :], x.ndim)
     return total
 
 
@@ -217,16 +220,14 @@ def linear_4bit_back(ct: Array, w: Array, *affine: Array, group_size: int = 0) -
     array([11., 12., 13., 14., 15., 16., 17., 18.], dtype=float32)
     """
     dtype = f64 if ct.dtype == f64.np else f32
-    inputs, outer = WORD * w.shape[-2], ct.shape[:-1]
-    sums = np.zeros((*outer, inputs, LANES), ct.dtype)
+    inputs, rows = np.arange(WORD * w.shape[-2]), ct.shape[w.ndim - 2 : -1]
+    sums = np.zeros((*ct.shape[:-1], len(inputs), LANES), ct.dtype)
     for i in range(0, w.shape[-1], LANES):
         here = (..., slice(i, i + LANES))
-        sides = [side[here] for side in affine]
-        each = [weights_at(w[here], sides, group_size, k, dtype) for k in range(inputs)]
-        numbers = np.stack(each, -2)
-        front = numbers.shape[:-2] + (1,) * (len(outer) - 1 if w.ndim > 2 else 0)
-        part = ct[here][..., None, :] * numbers.reshape(*front, *numbers.shape[-2:])
-        sums[..., : part.shape[-1]] += part
+        numbers = weights_of(w[here], [side[here] for side in affine], group_size, inputs, dtype)
+        stack = numbers.shape[:-2]
+        each = numbers.reshape(*stack, *(1,) * len(rows), *numbers.shape[-2:])
+        sums[..., : each.shape[-1]] += ct[here][..., None, :] * each
     return joined(sums)
 
 
@@ -318,16 +319,12 @@ def scale_cotangent(x: Node, ct: Node, w: Node, affine: tuple[Node, ...], group_
     scale, zero_point = affine[0], cast(affine[1], x.type.dtype)
     outer = matmul(swapped(matrices(x, w)), matrices(ct, w))
     groups = in_groups(outer, outer.type.rank - 2, group_size)
-    held = in_groups(cast(decoded(w), x.type.dtype), w.type.rank - 2, group_size)
-    each = expand(
-        reshape(zero_point, (*zero_point.type.shape[:-1], 1, zero_point.type.shape[-1])),
-        (*zero_point.type.shape[:-1], *held.type.shape[-2:]),
-    )
-    stack = outer.type.shape[:-2]
-    numbers = expand(held, (*stack, *held.type.shape[-3:])) - expand(
-        each, (*stack, *each.type.shape[-3:])
-    )
-    return sum_to(reduce_sum(groups * numbers, (groups.type.rank - 2,)), scale.type.shape)
+    numbers = in_groups(cast(decoded(w), x.type.dtype), w.type.rank - 2, group_size)
+    *stack, count, outputs = zero_point.type.shape
+    zeros = reshape(zero_point, (*stack, count, 1, outputs))
+    shape = groups.type.shape
+    terms = groups * (expand(numbers, shape) - expand(zeros, shape))
+    return sum_to(reduce_sum(terms, (len(shape) - 2,)), scale.type.shape)
 
 
 def decoded(w: Node) -> Node:
