@@ -54,18 +54,17 @@ def linear_4bit_int8_type(
 
 
 def _cases(rng: Rng) -> Case:
-    drawn = drawn_case(rng, f32)
-    words, block, size = drawn.w.shape[-2], pick(rng, (1, 2, 4)), drawn.group_size
-    affine = drawn.affine
+    x, _, w, affine, bias, size = drawn_case(rng, f32)
+    words, block = w.shape[-2], pick(rng, (1, 2, 4))
     if size % (block * WORD) and size < words * WORD:
         block, size = 1, WORD * max(1, size // WORD)
         affine = [np.repeat(s[..., :1, :], group_count(words * WORD, size), -2) for s in affine]
-    outer, blocks = drawn.x.shape[:-1], block_count(words, block)
+    outer, blocks = x.shape[:-1], block_count(words, block)
     codes = rng.integers(0, 1 << 32, (*outer, words, 2), dtype=np.uint32)
     sums = rng.integers(-4000, 4000, (*outer, blocks)).astype(np.int32)
     scales = random_array(rng, f32, (*outer, blocks))
     settings = {"block": block, "group_size": size}
-    return Case((codes, drawn.w, sums, scales, *affine, *drawn.bias), settings)
+    return Case((codes, w, sums, scales, *affine, *bias), settings)
 
 
 @op(

@@ -20,7 +20,6 @@ from tetrad.core.dtypes import DType, f32, f64, u32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.machine import LANES
 from tetrad.core.op import Case, op
-from tetrad.core.record import record
 from tetrad.core.sizes import Shape, plain, product
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import make_constant
@@ -128,20 +127,12 @@ def weights_of(
     return numbers
 
 
-@record
-class Drawn:
-    """Rows, cotangents of the result, words, scale and zero point or neither, a bias or none."""
-
-    x: Array
-    ct: Array
-    w: Array
-    affine: list[Array]
-    bias: list[Array]
-    group_size: int
+Drawn = tuple[Array, Array, Array, list[Array], list[Array], int]
 
 
 def drawn_case(rng: Rng, *dtypes: DType) -> Drawn:
-    """Of odd sizes; now and then stacked."""
+    """Rows, cotangents of the result, words, scale and zero point or neither, a bias or none, the
+    group size: of odd sizes, now and then stacked."""
     dtype = pick(rng, dtypes or COMPUTED)
     words, outputs = pick(rng, (1, 2, 3, 5)), pick(rng, (1, 2, 3, 15, 16, 17, 33, 40))
     stack = pick(rng, (None, None, 1, 3))
@@ -158,13 +149,12 @@ def drawn_case(rng: Rng, *dtypes: DType) -> Drawn:
         affine[1] = rng.integers(0, 1 << 32, affine[1].shape, dtype=np.uint32)
     w = rng.integers(0, 1 << 32, floats(words, outputs).shape, dtype=np.uint32)
     x, ct = (random_array(rng, dtype, (*outer, n)) for n in (WORD * words, outputs))
-    return Drawn(x, ct, w, affine, [floats(outputs)] if rng.integers(2) else [], size)
+    return x, ct, w, affine, [floats(outputs)] if rng.integers(2) else [], size
 
 
 def _cases(rng: Rng) -> Case:
-    drawn = drawn_case(rng)
-    operands = (drawn.x, drawn.w, *drawn.affine, *drawn.bias)
-    return Case(operands, {"group_size": drawn.group_size})
+    x, _, w, affine, bias, size = drawn_case(rng)
+    return Case((x, w, *affine, *bias), {"group_size": size})
 
 
 @op(
@@ -198,8 +188,8 @@ def linear_4bit(x: Array, w: Array, *rest: Array, group_size: int = 0) -> Array:
 
 
 def _back_cases(rng: Rng) -> Case:
-    drawn = drawn_case(rng)
-    return Case((drawn.ct, drawn.w, *drawn.affine), {"group_size": drawn.group_size})
+    _, ct, w, affine, _, size = drawn_case(rng)
+    return Case((ct, w, *affine), {"group_size": size})
 
 
 @op(
