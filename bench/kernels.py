@@ -1,14 +1,24 @@
 """Bench, kernels: the generators behind the probes, in the kernel language, with the layouts they
-read.
+read. And, run as a program, the kernel library against its peers:
 
-Receives tile sizes from the target's table, returns programs. Each is the plainest way to say what
-the library's own generators will say: if the emitter does well here, it can do well there.
+    python bench/kernels.py [--only linear] [--quick]
+
+Generators receive tile sizes from the target's table and return programs. Each is the plainest way
+to say what the library's own generators will say: if the emitter does well here, it can do well
+there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from functools import reduce
+from pathlib import Path
+
+from common import QUICK, Options, Report, Row, options
 
 from tetrad.core.dtypes import f16, f32, i32, u32
 from tetrad.core.machine import RegisterTile
@@ -225,3 +235,35 @@ def interleaved(values: list[Val], join: Callable[[Val, Val], Val]) -> Val:
 def divisor(count: int, most: int) -> int:
     """The largest number up to `most` that divides `count`."""
     return max(n for n in range(1, most + 1) if count % n == 0)
+
+
+# -- the library against its peers -----------------------------------------------------------------
+
+
+def linear_4bit_rows(chosen: Options) -> Iterator[Row]:
+    """The grouped 4-bit linear layer on one thread; with rows in 8 bits for information."""
+    name = "4-bit linear 256x4096 g64, one thread"
+    if not chosen.wants(name):
+        return
+    command = [sys.executable, str(Path(__file__).parent / "linear_4bit.py")]
+    one_thread = {**os.environ, "TETRAD_THREADS": "1"}
+    words = ["quick"] if chosen.budget is QUICK else []
+    done = subprocess.run(command + words, env=one_thread, check=True, stdout=subprocess.PIPE)
+    told = json.loads(done.stdout)
+    for key, label, goal in (("ours", name, 4.0), ("int8", "the same, rows in 8 bits", None)):
+        yield Row(
+            label, told[key], "s", told["theirs"] / told[key], goal, "plain C", told["theirs"],
+            foreign=told["foreign"], is_right=told["is_right"],
+        )  # fmt: skip
+
+
+def main() -> int:
+    chosen = options(__doc__ or "")
+    report = Report("kernels against peers")
+    for row in linear_4bit_rows(chosen):
+        report.add(row)
+    return report.finish(chosen)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

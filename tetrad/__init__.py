@@ -28,6 +28,7 @@ lazy.PROVIDERS.update(
     {
         "the public namespace": "tetrad",
         "methods of arrays": "tetrad.arrays.functions",
+        "packed nibbles": "tetrad.arrays.int4",
         "quantised arrays": "tetrad.arrays.quantized",
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",

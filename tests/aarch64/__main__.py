@@ -24,7 +24,7 @@ LEVELS = ("aarch64", "aarch64-dotprod")
 TESTS = (
     "tests/backends/llvm", "tests/lower", "tests/ops/matmul", "tests/ops/attention",
     "tests/ops/fft",
-    "tests/ops/linalg",
+    "tests/ops/linalg", "tests/ops/int4", "tests/ops/linear_4bit",
     "tests/ops/experts", "tests/ops/weight_layout", "tests/loopnest", "tests/quant/test_lanes.py",
     "tests/arrays/test_quantized.py",
     "tests/transforms/test_laws.py",

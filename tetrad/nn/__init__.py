@@ -22,7 +22,8 @@ from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, axis_of, elementwise
 
 Axis = int | Sequence[int]
-LAZY = ("dot_product_attention", "initializers")  # loaded when first used
+# loaded when first used
+LAZY = ("dot_product_attention", "initializers", "linear_4bit", "linear_4bit_affine_grouped")
 
 
 def relu(x: Any) -> Array:
@@ -330,6 +331,8 @@ def __getattr__(name: str) -> Any:
         return lazy.module("tetrad.nn.initializers")
     if name == "dot_product_attention":
         return lazy.module("tetrad.nn._attention").dot_product_attention
+    if name in LAZY:
+        return getattr(lazy.module("tetrad.nn._linear_4bit"), name)
     raise lazy.module("tetrad.arrays.suggestions").absent("nn", name)
 
 
