@@ -1,7 +1,8 @@
 """Kernel language: what one invocation of a kernel does, as an immutable `Program`.
 
 `build` makes programs, `parse` reads their text, `verify` checks them, `evaluate` computes their
-meaning; `registry` holds programs with known answers. `tetrad.dispatch` runs one. Each is imported
+meaning; `registry` holds programs with known answers. `tetrad.dispatch` runs one, over `resident`
+buffers without copies; `call` makes one an op. Each is imported
 when first used: a program read from disk needs the nodes only.
 """
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
-    "build", "evaluate", "fingerprint", "parse", "problems", "registry", "to_text", "verify",
+    "build", "call", "evaluate", "fingerprint", "parse", "problems", "registry", "resident",
+    "to_text", "verify",
 ]  # fmt: skip
 
 HOMES = {  # name -> module
@@ -34,9 +36,15 @@ HOMES = {  # name -> module
 }  # fmt: skip
 
 
+# what runs programs: it lies further up
+PROVIDED = ("call", "resident")
+
+
 def __getattr__(name: str) -> Any:
     if name == "registry":
         return lazy.module("tetrad.kernel.registry")
+    if name in PROVIDED:
+        return getattr(lazy.provided("running kernels"), name)
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(lazy.module(f"tetrad.kernel.{HOMES[name]}"), name)
