@@ -57,6 +57,7 @@ HOMES = {  # module -> names of it, loaded when first used
     "compiler.dispatch": ("dispatch",),
     "explain.bisect": ("bisect",),
     "models.lm": ("load",),
+    "tracing.callbacks": ("callback",),
     "transforms.collectives": ("all_to_all", "ppermute", "pshuffle", "psum_scatter"),
     "transforms.custom": (
         "checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient",

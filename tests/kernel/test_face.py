@@ -16,9 +16,11 @@ from tetrad import kernel
 
 
 def test_every_public_name_is_there() -> None:
-    assert {getattr(kernel, name).__module__ for name in kernel.__all__ if name != "registry"} == {
+    own = [name for name in kernel.__all__ if name not in ("registry", *kernel.PROVIDED)]
+    assert {getattr(kernel, name).__module__ for name in own} == {
         f"tetrad.kernel.{module}" for module in ("build", "evaluate", "nodes", "text", "verify")
     }
+    assert all(callable(getattr(kernel, name)) for name in kernel.PROVIDED)
     assert kernel.registry.__name__ == "tetrad.kernel.registry"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kernel.nothing  # type: ignore[attr-defined]

@@ -138,7 +138,9 @@ class Run:
         self.regions: list[str] = []
         self.shape = (len(groups), program.lanes)
         self.memory = {
-            b: _fresh_scratch(b, counts[b] * len(groups)) if b.is_scratch else buffers[b.name]
+            b: _fresh_scratch(b, counts[b] * len(groups), program.guarded)
+            if b.is_scratch
+            else buffers[b.name]
             for b in program.buffers
         }
 
@@ -174,11 +176,11 @@ class Run:
         return f"region {'/'.join(self.regions) or '(top)'}, workgroup {ids}, invocation {local}"
 
 
-def _fresh_scratch(buffer: n.Buffer, size: int) -> Array:
+def _fresh_scratch(buffer: n.Buffer, size: int, is_guarded: bool) -> Array:
     """Zeros if the program asks for zeroed scratch; else poison, which shows a read of what was
     never written."""
     dtype = buffer.dtype.np
-    if buffer.zeroed:
+    if buffer.zeroed or is_guarded:
         return np.zeros(size, dtype)
     if buffer.dtype.is_float:
         return np.full(size, np.nan, dtype)
@@ -427,15 +429,30 @@ def _shrink(mask: Array, at: Array) -> Array:
     return np.any(mask, axis=shared, keepdims=True) if shared else mask
 
 
+def _inside(run: Run, buffer: n.Buffer, at: Datum) -> Mask:
+    """Of a program that nobody vouches for: which invocations access the buffer at all. None: they
+    all do, or it is an error if they do not."""
+    if not run.program.guarded:
+        return None
+    inside = np.atleast_2d(np.greater_equal(at, 0) & np.less(at, run.counts[buffer]))
+    return None if inside.all() else inside
+
+
 def _load(run: Run, node: n.Load, mask: Mask) -> None:
-    positions = _addresses(run, node.buffer, run.values[node.at], mask)
-    memory = run.memory[node.buffer]
-    if run.races is not None and memory.size:
-        run.races.load(node.buffer, positions, mask)
-    if memory.size == 0:  # bounds are checked, so no invocation is active
+    memory, inside = run.memory[node.buffer], _inside(run, node.buffer, run.values[node.at])
+    mask = mask if inside is None else _active(inside, mask)
+    # bounds are checked, so of an empty buffer no invocation is active
+    if memory.size == 0 or (inside is not None and mask is not None and not mask.any()):
         run.values[node] = _datum(np.zeros((1, 1), memory.dtype), node.dtype)
-    else:
-        run.values[node] = _datum(np.atleast_2d(memory[positions]), node.dtype)
+        return
+    positions = _addresses(run, node.buffer, run.values[node.at], mask)
+    if run.races is not None:
+        run.races.load(node.buffer, positions, mask)
+    loaded = np.atleast_2d(memory[positions])
+    zero = np.zeros((), memory.dtype)
+    run.values[node] = _datum(
+        loaded if inside is None else np.where(inside, loaded, zero), node.dtype
+    )
 
 
 def _datum(v: Array, dtype: DType) -> Datum:
@@ -443,6 +460,10 @@ def _datum(v: Array, dtype: DType) -> Datum:
 
 
 def _store(run: Run, node: n.Store, mask: Mask) -> None:
+    inside = _inside(run, node.buffer, run.values[node.at])
+    mask = mask if inside is None else _active(inside, mask)
+    if inside is not None and mask is not None and not mask.any():
+        return
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory, value = run.memory[node.buffer], run.values[node.value]
     if run.races is not None and memory.size:

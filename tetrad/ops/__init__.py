@@ -12,6 +12,7 @@ import tetrad.ops.attention.derivatives
 import tetrad.ops.attention.op
 import tetrad.ops.bits
 import tetrad.ops.calculus
+import tetrad.ops.callback.op
 import tetrad.ops.collective
 import tetrad.ops.compare
 import tetrad.ops.complex
@@ -20,6 +21,7 @@ import tetrad.ops.dynamic.op
 import tetrad.ops.experts.op
 import tetrad.ops.fft.op
 import tetrad.ops.gather
+import tetrad.ops.kernel_call.op
 import tetrad.ops.linalg.eigen
 import tetrad.ops.linalg.factors
 import tetrad.ops.linalg.systems
