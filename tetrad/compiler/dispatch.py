@@ -15,7 +15,7 @@ from tetrad.backends import backend_named
 from tetrad.compiler.launch_inputs import (
     Args,
     Given,
-    Sizes,
+    LaunchSizes,
     checked_args,
     content_of,
     layout_of,
@@ -128,7 +128,7 @@ def remember(
     program: Program,
     runner: Backend,
     data: dict[Any, Any],
-    sizes: Sizes,
+    sizes: LaunchSizes,
     args: Args,
 ) -> None:
     """Keep a launch ready, if all its buffers are resident."""

@@ -40,7 +40,7 @@ KIND, SHARED = "D007", "D008"
 
 
 @record(eq=False)
-class Sizes:
+class LaunchSizes:
     """What a launch with given sizes looks like."""
 
     counts: Mapping[Buffer, int]  # elements that the program may touch
@@ -200,7 +200,7 @@ def layout_of(program: Program, data: Mapping[Buffer, Any]) -> tuple[int | None,
 
 
 def content_of(
-    buffer: Buffer, given: memoryview | ResidentBuffer | None, sizes: Sizes
+    buffer: Buffer, given: memoryview | ResidentBuffer | None, sizes: LaunchSizes
 ) -> BufferContent:
     nbytes, count, covered = sizes.nbytes[buffer], sizes.counts[buffer], buffer in sizes.covered
     if isinstance(given, ResidentBuffer):
@@ -217,7 +217,7 @@ def sizes_of(
     layout: tuple[int | None, ...],
     named: tuple[tuple[str, int], ...],
     grid: tuple[Any, ...] | None,
-) -> Sizes:
+) -> LaunchSizes:
     """The sizes of a launch, if they fit together."""
     args = dict(named)
     refuse_scratch(program, args)
@@ -236,7 +236,7 @@ def sizes_of(
         if b.is_written and writes_all(program, b, whole[b], args, extents)
         if counts[b] == whole[b]
     )
-    return Sizes(counts, nbytes, extents, covered)
+    return LaunchSizes(counts, nbytes, extents, covered)
 
 
 def buffer_bytes(program: Program, buffer: Buffer, given: int | None, args: Args) -> int:

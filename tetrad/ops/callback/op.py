@@ -92,7 +92,13 @@ def callback_type(
 def callback(
     *operands: Array, function: HostFunction, shapes: tuple[Shape, ...], vmap_method: str
 ) -> Array | tuple[Array, ...]:
-    """function(operands), of copies, so that it cannot change what it is given."""
+    """function(operands), of copies, so that it cannot change what it is given.
+
+    >>> given, gives = flatten(((0,), {}))[1], flatten(0)[1]
+    >>> turned = HostFunction(np.flip, given, gives, (as_dtype("int64"),))
+    >>> callback(np.arange(3), function=turned, shapes=((3,),), vmap_method="sequential")
+    array([2, 1, 0])
+    """
     made = function([np.array(x) for x in operands], shapes)
     return made[0] if len(made) == 1 else made
 

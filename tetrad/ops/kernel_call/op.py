@@ -8,29 +8,33 @@ disk. Nobody vouches for it: loads out of range give 0, stores out of range do n
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tetrad.core.backend import RUNNING
+from tetrad.core import lazy
 from tetrad.core.errors import TrapError
 from tetrad.core.op import op
 from tetrad.core.record import replace
 from tetrad.core.sizes import Shape, Size
 from tetrad.core.types import ArrayType
-from tetrad.kernel.evaluate import KernelTrap, evaluate
-from tetrad.kernel.nodes import Buffer, Program
-from tetrad.kernel.text import parse
 from tetrad.ops.rules import Array
+
+if TYPE_CHECKING:
+    from tetrad.kernel.nodes import Buffer, Program
+
+evaluating = lazy.later("tetrad.kernel.evaluate")
+text = lazy.later("tetrad.kernel.text")
+backend = lazy.later("tetrad.core.backend")
 
 Grid = tuple[Size, Size, Size]
 Args = tuple[tuple[str, Size], ...]
 
 
 @lru_cache(maxsize=256)
-def guarded_program(text: str) -> Program:
+def guarded_program(program: str) -> Program:
     """The program of a text, as one that nobody vouches for."""
-    return replace(parse(text), guarded=True)
+    return replace(text.parse(program), guarded=True)
 
 
 def storage_of(program: Program) -> list[Buffer]:
@@ -38,7 +42,7 @@ def storage_of(program: Program) -> list[Buffer]:
 
 
 def trap_error(name: str, trap: int, value: int) -> TrapError:
-    return TrapError(f"{name}: trap {trap}, value {value}", trap, value, code=RUNNING)
+    return TrapError(f"{name}: trap {trap}, value {value}", trap, value, code=backend.RUNNING)
 
 
 def kernel_call_type(
@@ -53,7 +57,17 @@ def kernel_call_type(
 def kernel_call(
     *operands: Array, program: str, grid: Grid, args: Args, shapes: tuple[Shape, ...]
 ) -> Array | tuple[Array, ...]:
-    """What the program writes, buffer by buffer, by the evaluator of the kernel language."""
+    """What the program writes, buffer by buffer, by the evaluator of the kernel language.
+
+    >>> from tetrad.core.dtypes import i64
+    >>> from tetrad.kernel.build import KernelBuilder
+    >>> k = KernelBuilder("twice")
+    >>> x, y = k.buffer("x", i64), k.buffer("y", i64, "write")
+    >>> k.store(y, k.lane(), k.load(x, k.lane()) * 2)
+    >>> program = str(k.finish())
+    >>> kernel_call(np.arange(3), program=program, grid=(1, 1, 1), args=(), shapes=((3,),))
+    array([0, 2, 4])
+    """
     kernel = guarded_program(program)
     storage = storage_of(kernel)
     inputs = dict(zip([b for b in storage if b.access != "write"], operands, strict=True))
@@ -62,8 +76,8 @@ def kernel_call(
     numbers: Any = dict(args), grid  # Dims are numbers by now
     try:
         if 0 not in grid:
-            evaluate(kernel, memory, *numbers)
-    except KernelTrap as trap:
+            evaluating.evaluate(kernel, memory, *numbers)
+    except evaluating.KernelTrap as trap:
         raise trap_error(kernel.name, trap.code, trap.value) from None
     made = tuple(memory[b.name].reshape(shape) for b, shape in outputs.items())
     return made[0] if len(made) == 1 else made
