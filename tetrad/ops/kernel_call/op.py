@@ -34,7 +34,8 @@ Args = tuple[tuple[str, Size], ...]
 @lru_cache(maxsize=256)
 def guarded_program(program: str) -> Program:
     """The program of a text, as one that nobody vouches for."""
-    return replace(text.parse(program), guarded=True)
+    parsed: Program = text.parse(program)
+    return replace(parsed, guarded=True)
 
 
 def storage_of(program: Program) -> list[Buffer]:
