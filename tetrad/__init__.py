@@ -33,6 +33,7 @@ lazy.PROVIDERS.update(
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",
         "targets": "tetrad.backends",
+        "kernel launches": "tetrad.compiler.dispatch",
     }
 )
 

@@ -18,7 +18,7 @@ from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import evaluate
-from tetrad.kernel.grid import infer_grid
+from tetrad.kernel.grids.infer import infer_grid
 
 Grid = tuple[int, int, int]
 WORKGROUPS = [

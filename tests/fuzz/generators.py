@@ -26,6 +26,7 @@ GENERATORS = {
     "escapes": 20,
     "replaced": 20,
     "metadata": 100,
+    "program_bytes": 20_000,
 }
 WHOLE = 2000
 

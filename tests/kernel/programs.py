@@ -3,36 +3,22 @@ valid programs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tetrad.core.dtypes import DType, bool_, f32, f64, i32, i64, u8, u32
-from tetrad.core.sizes import Dim, bind
+from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import evaluate
+from tetrad.kernel.harness import arrays_of as arrays_of
 from tetrad.kernel.verify import verify
 
 LANES = 8
 ARITHMETIC = (f32, f64, i32, i64, u8, u32, bool_)
-
-
-def arrays_of(
-    program: n.Program, inputs: Sequence[bytes], args: Mapping[str, int]
-) -> dict[str, np.ndarray]:
-    """The buffers of a program as dispatch makes them: those it reads from bytes, those it writes
-    full of zeros."""
-    waiting, arrays = list(inputs), {}
-    for b in program.buffers:
-        if b.access == "write":
-            assert b.count is not None
-            arrays[b.name] = np.zeros(bind(b.count, args), b.dtype.np)
-        elif not b.is_scratch:
-            arrays[b.name] = np.frombuffer(waiting.pop(0), b.dtype.np).copy()
-    return arrays
 
 
 def elementwise(f: Callable[..., Val], *dtypes: DType, name: str = "elementwise") -> n.Program:
@@ -68,6 +54,7 @@ def edges(dtype: DType) -> list[Any]:
     if not dtype.is_float:
         low, high = int(np.iinfo(dtype.np).min), int(np.iinfo(dtype.np).max)
         some = {low, low + 1, -7, -1, 0, 1, 2, 3, 7, 31, 33, high // 3, high - 1, high}
+        some |= {1 << dtype.bits - 1, (1 << dtype.bits - 1) - 1}  # the highest bit of a word
         return sorted(v for v in some if low <= v <= high)
     info = np.finfo(dtype.np)
     positive = [
@@ -118,6 +105,7 @@ class _Grower:
         self.s = k.buffer("s", i32, "workgroup", 64, zeroed=draw(st.booleans()))
         self.y = k.buffer("y", f32, "readwrite")
         self.n = k.arg("n")
+        self.returns = 0
 
     def program(self) -> n.Program:
         k = self.k
@@ -133,7 +121,7 @@ class _Grower:
 
     def kinds(self, depth: int) -> list[str]:
         return ["value", "value", "value", "assign", "touch_scratch"] + (
-            ["loop", "branch", "region"] if depth else []
+            ["loop", "branch", "region", "leave"] if depth else []
         )
 
     def pick(self, values: list[Val], dtype: DType) -> Val:
@@ -176,6 +164,15 @@ class _Grower:
         if self.draw(st.booleans()):
             with self.k.otherwise():
                 self.statements(list(values), depth - 1)
+
+    def leave(self, values: list[Val], depth: int) -> None:
+        """Some invocations return, perhaps after some more statements."""
+        self.returns += 1
+        if self.returns > 8:
+            return
+        with self.k.when(self.pick(values, i32) < self.pick(values, i32)):
+            self.statements(list(values), 0)
+            self.k.return_()
 
     def region(self, values: list[Val], depth: int) -> None:
         with self.k.region(self.draw(st.sampled_from(["core::relu", 'a "b"']))):

@@ -100,6 +100,10 @@ INT_ORACLE: dict[str, Callable[[int, int, int], int]] = {
     "xor": lambda a, b, w: a ^ b,
     "shl": lambda a, b, w: a << (b % w),
     "shr": lambda a, b, w: a >> (b % w),
+    "absdiff": lambda a, b, w: abs(a - b),
+    "rotl": lambda a, b, w: a << (b % w) | a >> (w - b % w),
+    "rotr": lambda a, b, w: a >> (b % w) | a << (w - b % w),
+    "mulhi": lambda a, b, w: (a * b) >> w,
 }
 BOOL_ORACLE: dict[str, Callable[[bool, bool], bool]] = {
     "and": lambda a, b: a and b,
@@ -136,6 +140,7 @@ INT_UNARY_ORACLE: dict[str, Callable[[int, int], int]] = {
     "popcount": lambda x, w: (x % (1 << w)).bit_count(),
     "clz": lambda x, w: w - (x % (1 << w)).bit_length(),
     "ctz": lambda x, w: w if x == 0 else (x & -x).bit_length() - 1,
+    "reverse_bits": lambda x, w: int(f"{x % (1 << w):0{w}b}"[::-1], 2),
 }
 
 
@@ -159,12 +164,35 @@ def test_float_binary(op: str, dtype: DType) -> None:
     assert_same(got, [rounded(FLOAT_ORACLE[op](a, b), dtype) for a, b in given], given)
 
 
-@pytest.mark.parametrize("op", n.INT_BINARY)
-@pytest.mark.parametrize("dtype", INTS, ids=str)
+SATURATING_ORACLE: dict[str, Callable[[int, int], int]] = {
+    "add_sat": lambda a, b: a + b,
+    "sub_sat": lambda a, b: a - b,
+    "mul_sat": lambda a, b: a * b,
+}
+
+
+@pytest.mark.parametrize("op", n.SATURATING)
+@pytest.mark.parametrize("dtype", [d for d in INTS if d.bits <= 32], ids=str)
+def test_saturating(op: str, dtype: DType) -> None:
+    given, limits = pairs(dtype), np.iinfo(dtype.np)
+    got = apply(lambda k, a, b: k.binary(op, a, b), (dtype, dtype), *zip(*given, strict=True))
+    exact = [SATURATING_ORACLE[op](a, b) for a, b in given]
+    assert_same(got, [max(limits.min, min(limits.max, x)) for x in exact], given)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "op"),
+    [(d, op) for d in INTS for op in n.binary_operators(d) if op not in n.SATURATING],
+)
 def test_int_binary(op: str, dtype: DType) -> None:
     given = pairs(dtype)
     got = apply(lambda k, a, b: k.binary(op, a, b), (dtype, dtype), *zip(*given, strict=True))
     assert_same(got, [wrap(INT_ORACLE[op](a, b, dtype.bits), dtype) for a, b in given], given)
+
+
+def test_mulhi_of_the_largest_words() -> None:
+    got = apply(lambda k, a, b: k.mulhi(a, b), (u32, u32), [0xFFFFFFFF], [0xFFFFFFFE])
+    assert got.tolist() == [0xFFFFFFFD]
 
 
 @pytest.mark.parametrize("op", n.BOOL_BINARY)

@@ -18,8 +18,12 @@ from tetrad import kernel
 def test_every_public_name_is_there() -> None:
     own = [name for name in kernel.__all__ if name not in ("registry", *kernel.PROVIDED)]
     assert {getattr(kernel, name).__module__ for name in own} == {
-        f"tetrad.kernel.{module}" for module in ("build", "evaluate", "nodes", "text", "verify")
-    }
+        f"tetrad.kernel.{module}"
+        for module in (
+            "build", "bytes", "composition", "evaluate", "invalid_output", "nodes", "packing",
+            "registry", "text", "verify",
+        )
+    }  # fmt: skip
     assert all(callable(getattr(kernel, name)) for name in kernel.PROVIDED)
     assert kernel.registry.__name__ == "tetrad.kernel.registry"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

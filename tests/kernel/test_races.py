@@ -330,3 +330,53 @@ def test_races_are_looked_for_where_asked() -> None:
     out = np.zeros(LANES, np.float32)
     evaluate(k.finish(), {"y": out}, {})
     assert out.tolist() == [1, 2, 3, 0]
+
+
+# -- atomics ---------------------------------------------------------------------------------------
+
+
+def count(k: KernelBuilder, s: Buffer) -> None:
+    k.atomic("add", s, 1, one(k))
+
+
+def test_atomics_may_meet_in_a_workgroup_and_between_workgroups() -> None:
+    def write(k: KernelBuilder, s: Buffer) -> None:
+        count(k, s)
+        k.atomic("max", s, k.lane() // 2, one(k))
+
+    run(write, groups=3, space="global")
+
+
+@pytest.mark.parametrize("atomic_first", [True, False])
+@pytest.mark.parametrize("plain", SECOND)
+def test_an_atomic_and_a_plain_access_race_unless_a_barrier_orders_them(
+    plain: str, atomic_first: bool
+) -> None:
+    def write(k: KernelBuilder, s: Buffer, wait: bool) -> None:
+        steps = [count, SECOND[plain]] if atomic_first else [SECOND[plain], count]
+        steps[0](k, s)
+        if wait:
+            k.barrier()
+        steps[1](k, s)
+
+    run(lambda k, s: write(k, s, True), space="global")
+    with pytest.raises(RaceError, match="changed atomically") as caught:
+        run_unverified(lambda k, s: write(k, s, False))
+    assert "put k.barrier() between the two" in str(caught.value)
+
+
+def test_a_barrier_does_not_order_an_atomic_and_another_workgroup() -> None:
+    def write(k: KernelBuilder, s: Buffer) -> None:
+        count(k, s)
+        k.barrier()
+        k.load(s, 1)
+
+    run(write, space="global")
+    with pytest.raises(RaceError, match="no workgroup waits for another"):
+        run(write, groups=2, space="global")
+
+
+def run_unverified(write: Write) -> None:
+    k = KernelBuilder("try", LANES)
+    write(k, k.buffer("s", i32, "readwrite", 16))
+    evaluate(k.finish(), {"s": np.zeros(16, np.int32)}, {}, races=True)

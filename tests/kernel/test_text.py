@@ -28,6 +28,7 @@ dim seq max=4096
 buffer x: f32 read count=1+3*seq
 buffer y: f32 readwrite count=64*ceil(1+seq/16)
 buffer s: i32 workgroup count=16 zeroed
+buffer c: u32 readwrite
 body:
   %0: index = arg("n")
   %1: index = id("local", 0)
@@ -62,6 +63,11 @@ body:
   %22: f32 = broadcast(%21)
   %23: index = id("group", 1)
   store(y, %23, %22, hint="stream")
+  %24: index = bufferlength(c)
+  %25: u32 = rotl(%16, %19)
+  %26: u32 = atomic_add(c, %1, %25)
+  %27: u32 = atomic_compare_exchange(c, %24, %25, expected=%26, order="seq_cst")
+  return()
 """
 
 
@@ -77,7 +83,7 @@ def test_the_text_of_every_instruction() -> None:
 
 def test_what_was_parsed() -> None:
     program = everything()
-    x, y, s = program.buffers
+    x, y, s, _ = program.buffers
     seq = Dim("seq", max=4096)
     assert (program.name, program.args, program.workgroup) == ("everything", ("n",), (4, 1, 1))
     assert (x.dtype, x.access, x.count, x.zeroed) == (f32, "read", 3 * seq + 1, False)
@@ -88,12 +94,17 @@ def test_what_was_parsed() -> None:
         False,
     )
     assert (s.dtype, s.access, s.count, s.zeroed) == (i32, "workgroup", 16, True)
-    _, lane, load, broadcast, fma, shuffle, *_, store = program.body
+    _, lane, load, broadcast, fma, shuffle, *_, store, length, _, added, exchanged, leaving = (
+        program.body
+    )
     assert isinstance(load, n.Load) and (load.dtype, load.buffer, load.at) == (f32, x, lane)
     assert isinstance(broadcast, n.Broadcast) and (broadcast.x, broadcast.lane) == (load, 2)
     assert isinstance(fma, n.Fma) and (fma.a, fma.b, fma.c) == (load, load, broadcast)
     assert isinstance(shuffle, n.Shuffle) and shuffle.lanes == (1, 0, 3, 2)
     assert isinstance(store, n.Store) and (store.buffer, store.hint) == (y, "stream")
+    assert isinstance(added, n.Atomic) and (added.expected, added.order) == (None, "relaxed")
+    assert isinstance(exchanged, n.Atomic) and isinstance(leaving, n.Return)
+    assert (exchanged.at, exchanged.expected, exchanged.order) == (length, added, "seq_cst")
 
 
 def test_parsed_blocks() -> None:
@@ -115,7 +126,7 @@ def test_parsed_blocks() -> None:
 def test_every_instruction_prints() -> None:
     assert set(FORMS) | {n.For, n.If, n.Region} == set(n.INSTRUCTIONS)
     words = (
-        EVERYTHING.replace("add", "binary")
+        EVERYTHING.replace("= add", "= binary")
         .replace("lt(", "compare(")
         .replace("neg", "unary")
         .replace("any", "vote")

@@ -11,6 +11,7 @@ from tetrad.core.dtypes import f32, i32, index
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.evaluate import Run
+from tetrad.kernel.returns import without_returns
 from tetrad.kernel.uniformity import varying
 
 
@@ -84,6 +85,7 @@ def test_a_varying_condition_reaches_a_local_through_another() -> None:
 
 @given(programs())
 def test_no_uniform_value_differs_when_evaluated(program: n.Program) -> None:
+    program = without_returns(program)  # values of those that have gone may be anything
     counts = {b: 128 if b.name == "x" else 64 for b in program.buffers}
     memory = {"x": np.linspace(-3, 40, 128).astype(np.float32), "y": np.zeros(64, np.float32)}
     run = Run(program, memory, {"n": 4, "seq": 3}, counts, (1, 1, 1), range(1))

@@ -14,7 +14,14 @@ from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.text import parse
 from tetrad.kernel.uniformity import varying
-from tetrad.kernel.verify import CODES, MAX_INSTRUCTIONS, MAX_NESTING, problems, verify
+from tetrad.kernel.verify import (
+    CODES,
+    MAX_INSTRUCTIONS,
+    MAX_NESTING,
+    MAX_RETURNS,
+    problems,
+    verify,
+)
 
 HEAD = """\
 kernel "p"
@@ -26,6 +33,9 @@ buffer out: f32 write
 buffer h: f16 readwrite
 buffer w: u32 read
 buffer b: i8 read
+buffer c: u32 readwrite count=8
+buffer d: i32 readwrite
+buffer s: u32 workgroup count=8
 body:
   %0: index = arg("n")
   %1: index = id("local", 0)
@@ -60,6 +70,11 @@ def nested(depth: int) -> n.Program:
     for _ in range(depth):
         block = (n.Region("r", block),)
     return n.Program("deep", (), (), (1, 1, 1), block)
+
+
+def leaving(times: int) -> n.Program:
+    cond = n.Const(bool_, True)
+    return n.Program("p", (), (), (1, 1, 1), (cond, *(n.If(cond, (n.Return(),)),) * times))
 
 
 def repeated(make: Callable[[n.Value], n.Block]) -> n.Program:
@@ -300,6 +315,8 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
     ("K021", body("%10: f32 = load(out, %1)"), body("%10: f32 = load(y, %1)")),
     ("K024", body("store(y, %3, %2)"), body("%10: f32 = broadcast(%2)\nstore(y, %3, %10)")),
     ("K026", literal(256, u8), literal(255, u8)),
+    ("K026", body("trap(%5, 0, %1)"), body("trap(%5, 1, %1)")),
+    ("K026", body("trap(%5, 32768, %1)"), body("trap(%5, 32767, %1)")),
     ("K026", literal(-1, u32), literal(0, u32)),
     ("K026", literal(2**63, index), literal(-(2**63), index)),
     ("K026", literal(1, bool_), literal(True, bool_)),
@@ -362,6 +379,100 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
         "V044",
         body("%10: i32 = const(0)\n%11: i32 = div(%6, %10)"),
         body("%10: i32 = const(0)\n%11: i32 = mul(%6, %10)"),
+    ),
+    ("K011", body("%10: i32 = rotl(%6, %6)"), body("%10: u32 = rotl(%8, %8)")),
+    ("K011", body("%10: i32 = absdiff(%6, %6)"), body("%10: u32 = absdiff(%8, %8)")),
+    ("K011", body("%10: f32 = add_sat(%2, %2)"), body("%10: i32 = add_sat(%6, %6)")),
+    (
+        "K011",
+        body("%10: i64 = cast(%6)\n%11: i64 = mul_sat(%10, %10)"),
+        body("%10: u8 = cast(%6)\n%11: u8 = mul_sat(%10, %10)"),
+    ),
+    (
+        "K011",
+        body("%10: u8 = cast(%6)\n%11: u8 = mulhi(%10, %10)"),
+        body("%10: i32 = mulhi(%6, %6)"),
+    ),
+    ("K011", body("%10: f32 = reverse_bits(%2)"), body("%10: u32 = reverse_bits(%8)")),
+    ("K011", body("%10: i64 = bufferlength(x)"), body("%10: index = bufferlength(x)")),
+    ("K011", body("%10: u32 = atomic_add(c, %1, %6)"), body("%10: u32 = atomic_add(c, %1, %8)")),
+    ("K011", body("%10: i32 = atomic_add(c, %1, %8)"), body("%10: i32 = atomic_add(d, %1, %6)")),
+    ("V009", body("%10: u32 = atomic_add(w, %1, %8)"), body("%10: u32 = atomic_add(c, %1, %8)")),
+    ("V014", body("%10: f32 = atomic_add(y, %1, %2)"), body("%10: i32 = atomic_max(d, %1, %6)")),
+    ("V025", body("%10: u32 = atomic_or(s, %1, %8)"), body("%10: u32 = atomic_or(c, %1, %8)")),
+    ("V027", body("%10: u32 = atomic_or(c, %6, %8)"), body("%10: u32 = atomic_or(c, %3, %8)")),
+    (
+        "V036",
+        body("%10: index = const(8)\n%11: u32 = atomic_add(c, %10, %8)"),
+        body("%10: index = const(7)\n%11: u32 = atomic_add(c, %10, %8)"),
+    ),
+    (
+        "V042",
+        body('%10: u32 = atomic_and(c, %1, %8, order="weak")'),
+        body('%10: u32 = atomic_and(c, %1, %8, order="acq_rel")'),
+    ),
+    (
+        "V042",
+        body("%10: u32 = atomic_exchange(c, %1, %8, expected=%8)"),
+        body("%10: u32 = atomic_compare_exchange(c, %1, %8, expected=%8)"),
+    ),
+    (
+        "V042",
+        body("%10: u32 = atomic_compare_exchange(c, %1, %8)"),
+        body("%10: u32 = atomic_xor(c, %1, %8)"),
+    ),
+    ("K013", body("return()\nbarrier()"), body("barrier()\nreturn()")),
+    (
+        "K013",
+        body('region "r":\n  return()\nstore(y, %1, %2)'),
+        body("if %5:\n  return()\nstore(y, %1, %2)"),
+    ),
+    ("V010", body("if %5:\n  return()\nbarrier()"), body("barrier()\nif %5:\n  return()")),
+    (
+        "V010",
+        body("for %10 in range(%4, %0, step=1):\n  barrier()\n  if %5:\n    return()"),
+        body(
+            "%10: bool = lt(%0, %3)\n"
+            "for %11 in range(%4, %0, step=1):\n  barrier()\n  if %10:\n    return()"
+        ),
+    ),
+    (
+        "V010",
+        body('region "r":\n  if %5:\n    return()\n%10: f32 = broadcast(%2)'),
+        body("if %5:\n  return()\n%10: bool = any(%5)"),
+    ),
+    ("V018", leaving(MAX_RETURNS + 1), leaving(MAX_RETURNS)),
+    (
+        "K014",
+        body("%10: u32 = atomic_add(c, %1, %8)\n%11: u32 = load(c, %1)"),
+        body("%10: u32 = atomic_add(c, %1, %8)\nbarrier()\n%11: u32 = load(c, %1)"),
+    ),
+    (
+        "K014",
+        body("store(c, %1, %8)\nif %5:\n  %10: u32 = atomic_add(c, %1, %8)"),
+        body("store(c, %1, %8)\nif %5:\n  %10: i32 = atomic_add(d, %1, %6)"),
+    ),
+    (
+        "K014",  # around the loop
+        body(
+            "for %10 in range(%4, %0, step=1):\n  %11: u32 = atomic_add(c, %1, %8)\n"
+            "  barrier()\n  %12: u32 = load(c, %1)"
+        ),
+        body(
+            "for %10 in range(%4, %0, step=1):\n  %11: u32 = atomic_add(c, %1, %8)\n"
+            "  barrier()\n  %12: u32 = load(c, %1)\n  barrier()"
+        ),
+    ),
+    (
+        "K014",  # a way around the barrier
+        body(
+            "%10: u32 = atomic_add(c, %1, %8)\n%11: bool = lt(%0, %3)\n"
+            "if %11:\n  barrier()\nstore(c, %1, %8)"
+        ),
+        body(
+            "%10: u32 = atomic_add(c, %1, %8)\n%11: bool = lt(%0, %3)\n"
+            "if %11:\n  barrier()\nelse:\n  barrier()\nstore(c, %1, %8)"
+        ),
     ),
     (
         "V044",

@@ -32,7 +32,7 @@ from tetrad.core.sizes import Shape, Size, SizeExpr, dims_of, parse_size, produc
 from tetrad.core.source import user_source
 from tetrad.graph.build import intern, results
 from tetrad.graph.evaluate import solve_dims
-from tetrad.kernel.grid import Grid, infer_grid
+from tetrad.kernel.grids.infer import Grid, infer_grid
 from tetrad.kernel.nodes import Buffer, Program
 from tetrad.ops.kernel_call.op import kernel_call, kernel_call_type
 from tetrad.tracing.array import Array, TracedArray

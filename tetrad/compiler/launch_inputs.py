@@ -20,9 +20,9 @@ from tetrad.core.dtypes import DType, as_dtype, u8
 from tetrad.core.errors import BadInputs, Rejected, TetradError, an
 from tetrad.core.record import record
 from tetrad.core.sizes import bind, dims_of
-from tetrad.kernel.grid import infer_grid, writes_all
+from tetrad.kernel.grids.infer import infer_grid, writes_all
+from tetrad.kernel.grids.ranges import Ranges, unreached
 from tetrad.kernel.nodes import Buffer, Program
-from tetrad.kernel.ranges import Ranges, unreached
 from tetrad.kernel.verify import problems
 from tetrad.tracing.array import Array, TracedArray
 
@@ -330,7 +330,7 @@ def refuse_small_grid(
     """Every output can be reached to its end; an empty grid runs nothing, which is no mistake."""
     if 0 in grid:
         return
-    found = unreached(Ranges(program, args, grid), counts)
+    found = unreached(Ranges(program, args, grid, counts))
     if found is None:
         return
     enough = infer_grid(program, counts)

@@ -15,8 +15,13 @@ from tetrad.core import lazy
 if TYPE_CHECKING:
     from tetrad.kernel import registry
     from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+    from tetrad.kernel.bytes import from_bytes, to_bytes
+    from tetrad.kernel.composition import composition
     from tetrad.kernel.evaluate import KernelTrap, evaluate
+    from tetrad.kernel.invalid_output import has_trap
     from tetrad.kernel.nodes import Buffer, Program
+    from tetrad.kernel.packing import pack, pack_bytes_as_u32, pack_into, unpack
+    from tetrad.kernel.registry import extension_id
     from tetrad.kernel.text import fingerprint, parse, to_text
     from tetrad.kernel.verify import problems, verify
 
@@ -24,15 +29,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
-    "build", "call", "evaluate", "fingerprint", "parse", "problems", "registry", "resident",
-    "to_text", "verify",
+    "build", "call", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
+    "registry", "resident", "to_bytes", "to_text", "verify",
+    "extension_id", "has_trap", "pack", "pack_bytes_as_u32", "pack_into", "unpack",
 ]  # fmt: skip
 
 HOMES = {  # name -> module
     **dict.fromkeys(("KernelBuilder", "LocalVar", "Val"), "build"), **dict.fromkeys(("Buffer",
     "Program"), "nodes"),
     **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate",
-    "problems": "verify",
+    "problems": "verify", "from_bytes": "bytes", "to_bytes": "bytes",
+    "extension_id": "registry", "has_trap": "invalid_output",
+    **dict.fromkeys(("pack", "pack_bytes_as_u32", "pack_into", "unpack"), "packing"),
 }  # fmt: skip
 
 
@@ -70,6 +78,11 @@ class KernelPackage(ModuleType):
     """This package."""
 
 
-for module, name in (("build", "KernelBuilder"), ("evaluate", "evaluate"), ("verify", "verify")):
+for module, name in (
+    ("build", "KernelBuilder"),
+    ("composition", "composition"),
+    ("evaluate", "evaluate"),
+    ("verify", "verify"),
+):
     setattr(KernelPackage, module, face(module, name))
 sys.modules[__name__].__class__ = KernelPackage

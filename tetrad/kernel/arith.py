@@ -107,6 +107,48 @@ def _shift_count(x: Array) -> Array:
     return x & x.dtype.type(x.dtype.itemsize * 8 - 1)
 
 
+def _wide(x: Array) -> Array:
+    """In 64 bits, where a product of two values of at most 32 bits is exact."""
+    return x.astype(np.int64 if x.dtype.kind == "i" else np.uint64)
+
+
+def _saturated(x: Array, dtype: np.dtype[Any]) -> Array:
+    """A wide integer, or the end of the narrow type that it lies beyond."""
+    limits = np.iinfo(dtype)
+    low, high = x.dtype.type(limits.min), x.dtype.type(limits.max)
+    return np.minimum(np.maximum(x, low), high).astype(dtype)
+
+
+def _add_sat(a: Array, b: Array) -> Array:
+    return _saturated(a.astype(np.int64) + b.astype(np.int64), a.dtype)
+
+
+def _sub_sat(a: Array, b: Array) -> Array:
+    return _saturated(a.astype(np.int64) - b.astype(np.int64), a.dtype)
+
+
+def _mul_sat(a: Array, b: Array) -> Array:
+    return _saturated(_wide(a) * _wide(b), a.dtype)
+
+
+def _mulhi(a: Array, b: Array) -> Array:
+    product = _wide(a) * _wide(b)
+    return (product >> product.dtype.type(32)).astype(a.dtype)
+
+
+def _rotl(a: Array, b: Array) -> Array:
+    return np.left_shift(a, _shift_count(b)) | np.right_shift(a, _shift_count(-b))
+
+
+def _reverse_bits(x: Array) -> Array:
+    """Bytes from the last to the first, the bits of each turned round."""
+    parts = np.ascontiguousarray(x)[..., None].view(np.uint8)[..., ::-1]
+    return np.ascontiguousarray(_TURNED[parts]).view(x.dtype)[..., 0]
+
+
+_TURNED = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)
+
+
 def _unsigned(x: Array) -> Array:
     return x.view(np.dtype(f"u{x.dtype.itemsize}"))
 
@@ -161,6 +203,13 @@ _INT_BINARY = _table(
     xor=np.bitwise_xor,
     shl=lambda a, b: np.left_shift(a, _shift_count(b)),
     shr=lambda a, b: np.right_shift(a, _shift_count(b)),
+    add_sat=_add_sat,
+    sub_sat=_sub_sat,
+    mul_sat=_mul_sat,
+    mulhi=_mulhi,
+    rotl=_rotl,
+    rotr=lambda a, b: _rotl(a, -b),
+    absdiff=lambda a, b: np.maximum(a, b) - np.minimum(a, b),
 )
 _BOOL_BINARY = _table(and_=np.logical_and, or_=np.logical_or, xor=np.logical_xor)
 _COMPARISONS = _table(
@@ -177,6 +226,12 @@ _FLOAT_UNARY = _table(
     round=_round_half_away,
 )
 _INT_UNARY = _table(
-    neg=np.negative, abs=np.abs, not_=np.invert, popcount=_popcount, clz=_clz, ctz=_ctz
+    neg=np.negative,
+    abs=np.abs,
+    not_=np.invert,
+    popcount=_popcount,
+    clz=_clz,
+    ctz=_ctz,
+    reverse_bits=_reverse_bits,
 )
 _BOOL_UNARY = _table(not_=np.logical_not)

@@ -16,6 +16,7 @@ from tetrad.core.dtypes import DType, bool_, i32, index, u32
 from tetrad.core.errors import VerifyError
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
+from tetrad.kernel import calls, elements
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fold import fold_binary
 
@@ -137,6 +138,7 @@ class _Scope:
     (an If that only cuts off a tail of lanes) or branch."""
 
     kind: str = "body"
+    may_leave: bool = False  # a return was written in it
     instrs: list[n.Instr] = field(default_factory=list)
     # keys of the values that are forgotten when the block ends
     known: list[tuple[object, ...]] = field(default_factory=list)
@@ -149,6 +151,7 @@ class KernelBuilder:
         self.name = name
         self.workgroup = (workgroup, 1, 1) if isinstance(workgroup, int) else workgroup
         self._buffers: list[n.Buffer] = []
+        self._regions: list[str] = []  # the open ones
         self._args: dict[str, Val] = {}
         self._scopes = [_Scope()]
         self._finished: n.Program | None = None
@@ -243,6 +246,30 @@ class KernelBuilder:
             memory=True,
         )
 
+    def length(self, buffer: n.Buffer) -> Val:
+        """The number of elements of a buffer; a literal if its declaration tells it."""
+        if isinstance(buffer.count, int):
+            return self.index(buffer.count)
+        return self._shared(("length", buffer), lambda: n.BufferLength(index, buffer), ())
+
+    def atomic(
+        self,
+        op: str,
+        buffer: n.Buffer,
+        at: object,
+        value: object,
+        expected: object = None,
+        order: str = "relaxed",
+    ) -> Val:
+        """buffer[at] = old op value in one step; returns old. `op`: add, min, max, and, or, xor,
+        exchange, or compare_exchange, which writes only if old equals `expected`."""
+        taken = buffer.dtype
+        compared = None if expected is None else self.value(expected, taken).node
+        operands = (self.index(at).node, self.value(value, taken).node, compared, order)
+        made = self._emit(n.Atomic(taken, f"atomic_{op}", buffer, *operands))
+        self._varying.add(made.node)
+        return made
+
     def binary(self, op: str, lhs: object, rhs: object) -> Val:
         a, b = self._pair(lhs, rhs)
         folded = fold_binary(op, a.dtype, a.const, b.const)
@@ -303,6 +330,14 @@ class KernelBuilder:
 
     def max(self, a: object, b: object) -> Val:
         return self.binary("max", a, b)
+
+    def mulhi(self, a: object, b: object) -> Val:
+        """The upper 32 bits of the product of two u32 or two i32."""
+        return self.binary("mulhi", a, b)
+
+    load_nibble, store_nibble = elements.load_nibble, elements.store_nibble
+    unpack_nibbles, store_nibbles = elements.unpack_nibbles, elements.store_nibbles
+    load_f8, store_f8 = elements.load_f8, elements.store_f8
 
     def sqrt(self, x: object) -> Val:
         return self.unary("sqrt", x)
@@ -413,11 +448,24 @@ class KernelBuilder:
         scope: its values stay visible."""
         outer = self._scopes[-1]
         mark = len(outer.instrs)
+        self._regions.append(generator)
         yield
+        self._regions.pop()
         body = tuple(outer.instrs[mark:])
         del outer.instrs[mark:]
         if body:
             outer.instrs.append(n.Region(generator, body))
+
+    @property
+    def region_name(self) -> str:
+        """The generator of the innermost open region; "" outside of all."""
+        return self._regions[-1] if self._regions else ""
+
+    @property
+    def is_in_loop(self) -> bool:
+        return any(scope.kind in ("loop", "always") for scope in self._scopes)
+
+    call = calls.call
 
     def once(self, key: tuple[object, ...], make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
         """Compute values once per scope (and the scopes inside it). For computations that value
@@ -445,6 +493,12 @@ class KernelBuilder:
 
     def barrier(self) -> None:
         self._append(n.Barrier())
+
+    def return_(self) -> None:
+        """End this invocation; the last statement of its block."""
+        self._append(n.Return())
+        for scope in self._scopes:
+            scope.may_leave = True
 
     def trap(self, cond: Val, code: int, value: object) -> None:
         self._append(n.Trap(cond.node, code, self.index(value).node))
@@ -529,12 +583,13 @@ class KernelBuilder:
         """The outermost scope that has all operands and can be reached through loops and guards.
 
         A varying load keeps the mask of its guard. Loads and divisions stay in loops that may have
-        no trip. Nothing leaves a branch: it may be a rare path.
+        no trip, or behind a return. Nothing leaves a branch: it may be a rare path.
         """
         depth, lowest = len(self._scopes) - 1, max((self._depth[o] for o in operands), default=0)
         while depth > lowest and not stay:
             kind = self._scopes[depth].kind
-            if kind == "branch" or (fragile and (kind == "loop" or (kind == "guard" and varying))):
+            stays = kind == "loop" or self._scopes[depth].may_leave or (kind == "guard" and varying)
+            if kind == "branch" or (fragile and stays):
                 break
             depth -= 1
         return depth

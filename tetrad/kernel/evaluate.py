@@ -20,9 +20,9 @@ from tetrad.core.dtypes import DType
 from tetrad.core.dtypes import index as index_type
 from tetrad.core.errors import BadInputs, BoundsError, TetradError
 from tetrad.core.floats import guarded
-from tetrad.core.sizes import bind, dims_of
-from tetrad.kernel import arith
+from tetrad.kernel import arith, atomics
 from tetrad.kernel import nodes as n
+from tetrad.kernel.launch_memory import count_of, fresh_scratch
 from tetrad.kernel.math.fma import fma
 from tetrad.kernel.races import Races
 
@@ -68,7 +68,7 @@ def evaluate(
     >>> out
     array([2., 4., 6., 8.], dtype=float32)
     """
-    counts = {b: _count(program, b, buffers, args) for b in program.buffers}
+    counts = {b: count_of(program, b, buffers, args) for b in program.buffers}
     for name in program.args:
         if name not in args:
             raise BadInputs(f"{program.name}: no value for argument {name!r}")
@@ -80,35 +80,6 @@ def evaluate(
         for first in range(wanted.start, wanted.stop, batch):
             some = range(first, min(first + batch, wanted.stop))
             Run(program, buffers, args, counts, grid, some, watch).block(program.body, None)
-
-
-def _count(
-    program: n.Program, buffer: n.Buffer, buffers: Mapping[str, Array], args: Mapping[str, int]
-) -> int:
-    """The number of elements of a buffer in this launch, after checking the array given for it."""
-    names = set() if buffer.count is None else {d.name for d in dims_of(buffer.count)}
-    known = buffer.count is not None and names <= args.keys()
-    declared = bind(buffer.count, args) if buffer.count is not None and known else None
-    if buffer.is_scratch:
-        if declared is None:
-            raise BadInputs(
-                f"{program.name}: the size of scratch {buffer.name} needs values for "
-                f"{sorted(names)}"
-            )
-        return declared
-    array = buffers.get(buffer.name)
-    if array is None:
-        raise BadInputs(f"{program.name}: no array for buffer {buffer.name}")
-    if array.dtype != buffer.dtype.np or array.ndim != 1:
-        raise BadInputs(
-            f"{program.name}: buffer {buffer.name} is flat {buffer.dtype}, got {array.dtype} of "
-            f"rank {array.ndim}"
-        )
-    if declared is not None and array.size < declared:
-        raise BadInputs(
-            f"{program.name}: buffer {buffer.name} has {declared} elements, got {array.size}"
-        )
-    return array.size if declared is None else declared
 
 
 class Run:
@@ -136,16 +107,22 @@ class Run:
             races.begin(groups, self.describe)
         self.values: dict[n.Instr, Datum] = {}
         self.regions: list[str] = []
+        self.gone: Array | None = None  # invocations that have returned
         self.shape = (len(groups), program.lanes)
         self.memory = {
-            b: _fresh_scratch(b, counts[b] * len(groups), program.guarded)
+            b: fresh_scratch(b, counts[b] * len(groups), program.guarded)
             if b.is_scratch
             else buffers[b.name]
             for b in program.buffers
         }
 
     def block(self, block: n.Block, mask: Mask) -> None:
+        seen = None
         for instr in block:
+            if self.gone is not seen and self.gone is not None:
+                seen, mask = self.gone, _active(~self.gone, mask)
+                if not mask.any():
+                    return
             RULES[type(instr)](self, instr, mask)
 
     def array(self, value: n.Value) -> Array:
@@ -174,21 +151,6 @@ class Run:
         ids = (group % x, group // x % y, group // (x * y))
         local = (lane % sx, lane // sx % sy, lane // (sx * sy))
         return f"region {'/'.join(self.regions) or '(top)'}, workgroup {ids}, invocation {local}"
-
-
-def _fresh_scratch(buffer: n.Buffer, size: int, is_guarded: bool) -> Array:
-    """Zeros if the program asks for zeroed scratch; else poison, which shows a read of what was
-    never written."""
-    dtype = buffer.dtype.np
-    if buffer.zeroed or is_guarded:
-        return np.zeros(size, dtype)
-    if buffer.dtype.is_float:
-        return np.full(size, np.nan, dtype)
-    return (
-        np.ones(size, dtype)
-        if dtype == np.bool_
-        else np.full(size * dtype.itemsize, 0xA5, np.uint8).view(dtype)
-    )
 
 
 def _pick(v: Datum, at: Place) -> int:
@@ -429,20 +391,48 @@ def _shrink(mask: Array, at: Array) -> Array:
     return np.any(mask, axis=shared, keepdims=True) if shared else mask
 
 
-def _inside(run: Run, buffer: n.Buffer, at: Datum) -> Mask:
-    """Of a program that nobody vouches for: which invocations access the buffer at all. None: they
-    all do, or it is an error if they do not."""
+def _guard(run: Run, node: n.Load | n.Store | n.Atomic, mask: Mask) -> tuple[Mask, Mask]:
+    """Which invocations access memory, and of a program that nobody vouches for those whose index
+    is inside the buffer. None: all are, or it is an error if they are not."""
     if not run.program.guarded:
-        return None
-    inside = np.atleast_2d(np.greater_equal(at, 0) & np.less(at, run.counts[buffer]))
-    return None if inside.all() else inside
+        return mask, None
+    at = run.values[node.at]
+    inside = np.atleast_2d(np.greater_equal(at, 0) & np.less(at, run.counts[node.buffer]))
+    return (mask, None) if inside.all() else (_active(inside, mask), inside)
+
+
+def _is_empty(active: Mask, inside: Mask) -> bool:
+    """Are all invocations outside the buffer?"""
+    return inside is not None and active is not None and not active.any()
+
+
+def _buffer_length(run: Run, node: n.BufferLength, mask: Mask) -> None:
+    run.values[node] = run.counts[node.buffer]
+
+
+def _atomic(run: Run, node: n.Atomic, mask: Mask) -> None:
+    memory = run.memory[node.buffer]
+    mask, inside = _guard(run, node, mask)
+    if _is_empty(mask, inside):
+        run.values[node] = np.zeros(run.shape, memory.dtype)
+        return
+    positions = _addresses(run, node.buffer, run.values[node.at], mask)
+    if run.races is not None and memory.size:
+        run.races.atomic(node.buffer, positions, mask)
+    active = np.broadcast_to(np.True_ if mask is None else mask, run.shape)
+    operands = [v for v in (node.value, node.expected) if v is not None]
+    at, *given = (
+        np.broadcast_to(v, run.shape)[active] for v in (positions, *map(run.array, operands))
+    )
+    run.values[node] = np.zeros(run.shape, memory.dtype)
+    run.values[node][active] = atomics.apply(node.op, node.dtype, memory, at, *given)
 
 
 def _load(run: Run, node: n.Load, mask: Mask) -> None:
-    memory, inside = run.memory[node.buffer], _inside(run, node.buffer, run.values[node.at])
-    mask = mask if inside is None else _active(inside, mask)
+    memory = run.memory[node.buffer]
+    mask, inside = _guard(run, node, mask)
     # bounds are checked, so of an empty buffer no invocation is active
-    if memory.size == 0 or (inside is not None and mask is not None and not mask.any()):
+    if memory.size == 0 or _is_empty(mask, inside):
         run.values[node] = _datum(np.zeros((1, 1), memory.dtype), node.dtype)
         return
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
@@ -460,9 +450,8 @@ def _datum(v: Array, dtype: DType) -> Datum:
 
 
 def _store(run: Run, node: n.Store, mask: Mask) -> None:
-    inside = _inside(run, node.buffer, run.values[node.at])
-    mask = mask if inside is None else _active(inside, mask)
-    if inside is not None and mask is not None and not mask.any():
+    mask, inside = _guard(run, node, mask)
+    if _is_empty(mask, inside):
         return
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory, value = run.memory[node.buffer], run.values[node.value]
@@ -549,6 +538,11 @@ def _trap(run: Run, node: n.Trap, mask: Mask) -> None:
     raise KernelTrap(text, node.code, value)
 
 
+def _return(run: Run, node: n.Return, mask: Mask) -> None:
+    leaving = np.ones((1, 1), np.bool_) if mask is None else mask
+    run.gone = leaving if run.gone is None else run.gone | leaving
+
+
 def _region(run: Run, node: n.Region, mask: Mask) -> None:
     run.regions.append(node.generator)
     run.block(node.body, mask)
@@ -568,8 +562,10 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Const: _const,
     n.Arg: _arg,
     n.Id: _id,
+    n.BufferLength: _buffer_length,
     n.Load: _load,
     n.Store: _store,
+    n.Atomic: _atomic,
     n.Binary: _binary,
     n.Compare: _compare,
     n.Unary: _unary,
@@ -588,6 +584,7 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.For: _for,
     n.If: _if,
     n.Barrier: _barrier,
+    n.Return: _return,
     n.Trap: _trap,
     n.Prefetch: _nothing,
     n.Region: _region,

@@ -25,6 +25,7 @@ MOST = 16  # arguments at most; with more the kernels are too different
 BLOCKS = frozenset({"body", "then", "orelse"})
 EFFECTS = (
     n.Store,
+    n.Atomic,
     n.Local,
     n.Get,
     n.Set,
@@ -32,6 +33,7 @@ EFFECTS = (
     n.If,
     n.Vote,
     n.Barrier,
+    n.Return,
     n.Trap,
     n.Prefetch,
     n.Region,

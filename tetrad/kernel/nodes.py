@@ -12,22 +12,57 @@ Printing is generic: the fields of an instruction are its operands (`Instr`), ne
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tetrad.core.dtypes import DType
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
 
 FLOAT_BINARY = ("add", "sub", "mul", "div", "min", "max", "copysign")
 INT_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max", "and", "or", "xor", "shl", "shr")
+SATURATING = ("add_sat", "sub_sat", "mul_sat")  # integers of at most 32 bits
+WORD_BINARY = ("mulhi",)  # u32 and i32
+U32_BINARY = ("rotl", "rotr", "absdiff")
 BOOL_BINARY = ("and", "or", "xor")
 # div, mod: operands >= 0, divisor > 0
 INDEX_BINARY = ("add", "sub", "mul", "div", "mod", "min", "max")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 FLOAT_UNARY = ("neg", "abs", "sqrt", "floor", "ceil", "trunc", "round_even", "round")
-INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz")
+INT_UNARY = ("neg", "abs", "not", "popcount", "clz", "ctz", "reverse_bits")
 BOOL_UNARY = ("not",)
+ATOMIC = (
+    "atomic_add", "atomic_min", "atomic_max", "atomic_and", "atomic_or", "atomic_xor",
+    "atomic_exchange", "atomic_compare_exchange",
+)  # fmt: skip
+ORDERS = ("relaxed", "acquire", "release", "acq_rel", "seq_cst")
+BINARY = tuple(
+    dict.fromkeys(
+        (*FLOAT_BINARY, *INT_BINARY, *SATURATING, *WORD_BINARY, *U32_BINARY, *BOOL_BINARY)
+    )
+)
+UNARY = tuple(dict.fromkeys((*FLOAT_UNARY, *INT_UNARY, *BOOL_UNARY)))
 # index of the stop word at `status`: nonzero asks a kernel to end early
 STOP_WORD = 8
 TAG_SHIFT = 16  # a trap reports tag << 16 | code; the tag is the launch in a schedule
+
+
+def binary_operators(dtype: DType) -> tuple[str, ...]:
+    """The operators of a `Binary` whose operands have this type."""
+    if dtype.storage_only:
+        return ()
+    if dtype.kind not in "iu":
+        return {"f": FLOAT_BINARY, "b": BOOL_BINARY, "x": INDEX_BINARY}.get(dtype.kind, ())
+    narrow = SATURATING if dtype.bits <= 32 else ()
+    word = WORD_BINARY if dtype.bits == 32 else ()
+    return (*INT_BINARY, *narrow, *word, *(U32_BINARY if dtype.name == "u32" else ()))
+
+
+def unary_operators(dtype: DType) -> tuple[str, ...]:
+    """The operators of a `Unary` whose operand has this type."""
+    if dtype.storage_only:
+        return ()
+    tables = {"f": FLOAT_UNARY, "b": BOOL_UNARY, "i": INT_UNARY, "u": INT_UNARY}
+    return tables.get(dtype.kind, ())
 
 
 @record(eq=False)
@@ -100,6 +135,13 @@ class Id(Value):
 
 
 @record(eq=False)
+class BufferLength(Value):
+    """The number of elements of a buffer in this launch: an index."""
+
+    buffer: Buffer
+
+
+@record(eq=False)
 class Load(Value):
     """buffer[at]. Inactive invocations do not access memory."""
 
@@ -123,10 +165,27 @@ class Store(Instr):
 
 
 @record(eq=False)
+class Atomic(Value):
+    """buffer[at] = old op value, with no other access between; the value is the old element.
+
+    Every active invocation makes one, in the order of lanes; workgroups in any order. A
+    compare_exchange writes `value` only if old equals `expected`.
+    """
+
+    op: str
+    buffer: Buffer
+    at: Value
+    value: Value
+    expected: Value | None = None
+    order: str = "relaxed"
+
+
+@record(eq=False)
 class Binary(Value):
     """lhs op rhs, both of `dtype`. Integer add, sub, mul wrap; div truncates, x/0 = 0, MIN/-1 =
-    MIN; mod has the sign of lhs, x mod 0 = 0; shift counts are taken modulo the width. Float min
-    and max propagate NaN, and -0 < +0."""
+    MIN; mod has the sign of lhs, x mod 0 = 0; shift and rotate counts are taken modulo the width.
+    add_sat, sub_sat, mul_sat stop at the ends of the type; mulhi is the upper half of the product.
+    Float min and max propagate NaN, and -0 < +0."""
 
     op: str
     lhs: Value
@@ -286,6 +345,12 @@ class Barrier(Instr):
 
 
 @record(eq=False)
+class Return(Instr):
+    """Ends this invocation; the last instruction of its block. `kernel.returns` rewrites it as
+    branches."""
+
+
+@record(eq=False)
 class Trap(Instr):
     """If `cond` is true for any active invocation, the launch fails with this code and that
     invocation's `value`."""
@@ -305,10 +370,12 @@ class Prefetch(Instr):
 
 @record(eq=False)
 class Region(Instr):
-    """Provenance: the op that generated the body. A region is no scope."""
+    """Provenance: the op that generated the body, and the one that composed it, if it was another.
+    A region is no scope."""
 
     generator: str
     body: Block
+    source: str = ""
 
 
 @record(eq=False, weakref_slot=True)
@@ -337,7 +404,20 @@ class Program:
 
 
 INSTRUCTIONS: tuple[type[Instr], ...] = (
-    Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Lookup,
-    Shuffle, Broadcast,
-    Vote, Local, Get, Set, For, If, Barrier, Trap, Prefetch, Region,
+    Const, Arg, Id, BufferLength, Load, Store, Atomic, Binary, Compare, Unary, Select, Cast,
+    Bitcast, Fma, Dot4, Lookup, Shuffle, Broadcast,
+    Vote, Local, Get, Set, For, If, Barrier, Return, Trap, Prefetch, Region,
 )  # fmt: skip
+
+
+def walk(block: Block) -> Iterator[Instr]:
+    """Every instruction of a block, inner ones included, in program order."""
+    for instr in block:
+        yield instr
+        for name in ("body", "then", "orelse"):
+            yield from walk(getattr(instr, name, ()))
+
+
+def atomic_buffers(block: Block) -> set[Buffer]:
+    """The buffers that atomics of a block, inner ones included, change."""
+    return {instr.buffer for instr in walk(block) if isinstance(instr, Atomic)}

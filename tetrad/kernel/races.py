@@ -4,7 +4,8 @@ them.
 Receives every access of `kernel.evaluate`, with positions and active invocations; raises a
 `RaceError` for the first unordered pair. A barrier orders the invocations of its workgroup; nothing
 orders workgroups. Every invocation makes a uniform store, so each may read it back at once. Stores
-with the hint "same" may meet; that they write the same bits is checked.
+with the hint "same" may meet; that they write the same bits is checked. Atomics may meet atomics,
+of other workgroups too, but no other access.
 
 For every element one word records the last writer and one the reader: workgroup, stretch (the
 number of barriers passed), lane. Accesses of one workgroup in different stretches are ordered.
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tetrad.core.errors import BadInputs, RaceError
-from tetrad.kernel.nodes import Buffer, Program, Store
+from tetrad.kernel.nodes import Buffer, Program, Store, atomic_buffers
 
 Array = np.ndarray[Any, Any]
 Show = Callable[[tuple[int, int]], str]  # (workgroup of the batch, lane) -> words
@@ -33,6 +34,7 @@ MOST_GROUPS = (1 << (63 - GROUP_SHIFT)) - 2
 
 APART = "no workgroup waits for another: write in one kernel, read in a later one"
 TOGETHER = "put k.barrier() between the two"
+ATOMICALLY = "changed atomically"
 ONE_PLACE = "give every invocation an element of its own, or let one of them write"
 
 
@@ -52,6 +54,8 @@ class Races:
         self.writes: dict[Buffer, Array] = {}
         self.reads: dict[Buffer, Array] = {}
         self.remember([b for b in program.buffers if b.is_written], 1)
+        shared = atomic_buffers(program.body)
+        self.atomics = {b: np.zeros(counts[b], np.int64) for b in program.buffers if b in shared}
 
     def remember(self, buffers: list[Buffer], copies: int) -> None:
         for buffer in buffers:
@@ -93,6 +97,7 @@ class Races:
             return  # read-only, or private scratch: no race
         at, who = access = self.access(positions, mask)
         self.check("read", buffer, access, writes[at], "written")
+        self.check_atomics("read", buffer, access)
         before = self.reads[buffer][at]
         if (before != who).any():
             self.note(self.reads[buffer], access, before)
@@ -109,6 +114,7 @@ class Races:
         )
         if buffer.access != "write":
             self.check("written", buffer, access, self.reads[buffer][at], "read")
+        self.check_atomics("written", buffer, access)
         if store.hint == "same":
             self.store_same(buffer, access, chosen(value, self.lane_words, mask).at, memory)
             return
@@ -125,6 +131,17 @@ class Races:
                 "written at the same time",
                 ONE_PLACE,
             )
+
+    def atomic(self, buffer: Buffer, positions: Any, mask: Array | None) -> None:
+        """Check an atomic; each invocation makes its own."""
+        at, _ = access = chosen(positions, self.lane_words, mask)
+        self.check(ATOMICALLY, buffer, access, self.writes[buffer][at], "written")
+        self.check(ATOMICALLY, buffer, access, self.reads[buffer][at], "read")
+        self.note(self.atomics[buffer], access, self.atomics[buffer][at])
+
+    def check_atomics(self, how: str, buffer: Buffer, access: Access) -> None:
+        if buffer in self.atomics:
+            self.check(how, buffer, access, self.atomics[buffer][access.at], ATOMICALLY)
 
     def store_same(self, buffer: Buffer, access: Access, value: Array, memory: Array) -> None:
         """Check that the bits equal those that others have written in this launch, or write now."""

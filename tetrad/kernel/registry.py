@@ -1,93 +1,151 @@
-"""Kernel language, registry: kernels with known answers, each under a stable id.
+"""Kernel language, registry: programs with known answers, each under a stable id.
 
-An entry is a function that builds a program, of a small size by default. Attached to it are cases
-(bytes in, bytes out, written down) and a sampler (random sizes, answers from plain NumPy).
-Importing a module of `kernel.library` registers its kernels; a new file there adds its own.
+Receives a builder, inputs and expected outputs (bytes, written down); returns an entry. `check`
+runs the harness over one. A sampler adds random sizes with answers from plain NumPy. Importing a
+module of `kernel.library` registers its programs: a new file there adds its own, and users
+register theirs the same way.
 """
 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from tetrad.core import lazy
-from tetrad.core.errors import UnsupportedError
+from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.record import field, record, replace
 from tetrad.kernel import nodes as n
+from tetrad.kernel.invalid_output import invalid_output
+
+if TYPE_CHECKING:
+    from tetrad.kernel.cost import KernelCost
+    from tetrad.kernel.harness import CheckReport
 
 Grid = tuple[int, int, int]
+Bytes = Sequence[bytes]  # a case: one byte string for each buffer, in order of declaration
 LIBRARY = "tetrad.kernel.library"
+EXTENSION_KINDS = ("dtype", "unary", "binary", "ternary", "atomic", "condition")
 
 
 @record
-class Example:
-    """The bytes of each input and each output, in the order of the program's buffers."""
+class ExpectedTrap:
+    """Stands for the outputs of a case whose launch must fail: the code of the trap, the value it
+    reports (None: any) and words of the error."""
 
-    inputs: tuple[bytes, ...]
-    outputs: tuple[bytes, ...]
+    code: int
+    value: int | None = None
+    message: str = ""
+
+
+Expected = Bytes | ExpectedTrap
+
+
+@record
+class Fixpoint:
+    """How a program is launched until nothing changes: the outputs that become inputs again (output
+    -> input), the output whose first word is 0 when nothing changed, and the most launches."""
+
+    flag: str
+    carry: Mapping[str, str]
+    most: int = 64
 
 
 @record
 class Sample:
-    """A program of some size, its inputs, and the outputs of an independent implementation."""
+    """Sizes for the builder, inputs, and the outputs of an independent implementation."""
 
-    program: n.Program
-    case: Example
-    grid: Grid
+    sizes: tuple[Any, ...]
+    inputs: tuple[bytes, ...]
+    outputs: Expected
     args: Mapping[str, int] = field(default_factory=dict)
+    grid: Grid | None = None  # None: the entry's for these sizes
 
 
 Builder = Callable[..., n.Program]
-Cases = Callable[[], list[Example]]
 Sampler = Callable[["np.random.Generator"], Sample]
+GridFunction = Callable[..., Grid]
 
 
 class Entry:
-    """A registered kernel. Asking for a part that is missing raises an error."""
+    """A registered program: `id`, `build()`, `inputs`, `expected`, `category`; what a launch needs
+    (`grid`, `args`); the accepted error in ULPs (`tolerance`); the name it has as an extension."""
 
     def __init__(
-        self, id: str, category: str, grid: Grid, args: Mapping[str, int], builder: Builder
+        self,
+        id: str,
+        builder: Builder,
+        inputs: Sequence[Bytes],
+        expected: Sequence[Expected],
+        category: str,
+        *,
+        grid: Grid | GridFunction | None = None,
+        args: Mapping[str, int] | None = None,
+        tolerance: int = 0,
+        extension: tuple[str, str] | None = None,
+        fixpoint: Fixpoint | None = None,
+        wraps: Entry | None = None,
     ) -> None:
-        self.id, self.category, self.grid, self.args = id, category, grid, args
+        self.id, self.category, self.tolerance = id, category, tolerance
+        self.region: str = id if wraps is None else wraps.region
+        self.inputs, self.expected = list(inputs), list(expected)
+        self.args, self.extension, self.fixpoint = dict(args or {}), extension, fixpoint
         self.__doc__ = builder.__doc__
         self._builder = builder
-        self._cases: Cases | None = None
-        self._sampler: Sampler | None = None
+        self._grid: Grid | GridFunction | None = grid if wraps is None else wraps._grid
+        self._sampler: Sampler | None = None if wraps is None else wraps._sampler
 
     def build(self, *sizes: Any, **named: Any) -> n.Program:
         """The program, its body in a region named after the id; without arguments, of the size of
-        the cases."""
+        the cases. Sizes that cannot be give a program that traps with the message."""
+        try:
+            return self.build_or_raise(*sizes, **named)
+        except (ShapeError, DtypeError) as error:
+            out = [b for b in self.build_or_raise().buffers if b.is_written][-1]
+            given = signature(self._builder).bind(*sizes, **named).arguments
+            return invalid_output(
+                self.region, error.message, out.dtype, given.get(out.name, out.name)
+            )
+
+    def build_or_raise(self, *sizes: Any, **named: Any) -> n.Program:
+        """The same, but sizes that cannot be raise the error."""
         return in_region(self.id, self._builder(*sizes, **named))
 
-    def cases(self, function: Cases) -> Cases:
-        """Decorator: the written-down cases of `build()`."""
-        self._cases = function
-        return function
+    @property
+    def grid(self) -> Grid | None:
+        """Workgroups of `build()`; None: one invocation for each element of the output, as dispatch
+        infers."""
+        return self.grid_for()
+
+    def grid_for(self, *sizes: Any) -> Grid | None:
+        return self._grid(*sizes) if callable(self._grid) else self._grid
+
+    @property
+    def cost(self) -> KernelCost:
+        """Flops and bytes of one launch of `build()`."""
+        found: KernelCost = lazy.module("tetrad.kernel.cost").cost_of(
+            self.build(), lazy.module("tetrad.kernel.harness").grid_of(self), self.args
+        )
+        return found
 
     def sampler(self, function: Sampler) -> Sampler:
-        """Decorator: programs of random sizes with their answers."""
+        """Decorator: inputs of random size with their answers."""
         self._sampler = function
         return function
 
-    def test_inputs(self) -> list[tuple[bytes, ...]]:
-        return [case.inputs for case in self._fixture("cases", self._cases)()]
-
-    def expected_output(self) -> list[tuple[bytes, ...]]:
-        return [case.outputs for case in self._fixture("cases", self._cases)()]
+    @property
+    def has_sampler(self) -> bool:
+        return self._sampler is not None
 
     def sample(self, rng: np.random.Generator) -> Sample:
-        made: Sample = self._fixture("sampler", self._sampler)(rng)
-        return replace(made, program=in_region(self.id, made.program))
-
-    def _fixture(self, what: str, function: Any) -> Any:
-        if function is None:
+        if self._sampler is None:
             raise UnsupportedError(
-                f"kernel {self.id} has no {what}", hint="a kernel without fixtures is not tested"
+                f"kernel {self.id} has no sampler", hint="the decorator entry.sampler adds one"
             )
-        return function
+        return self._sampler(rng)
 
     def __repr__(self) -> str:
         return f"<kernel {self.id}>"
@@ -96,21 +154,81 @@ class Entry:
 _entries: dict[str, Entry] = {}
 
 
+@overload
 def register(
-    id: str, *, category: str, grid: Grid, args: Mapping[str, int] | None = None
-) -> Callable[[Builder], Entry]:
-    """Decorator: registers the function as an entry. `grid` and `args` are those of the default
-    program."""
+    id: str,
+    *,
+    build: Builder,
+    category: str,
+    inputs: Sequence[Bytes] = (),
+    expected: Sequence[Expected] = (),
+    grid: Grid | GridFunction | None = None,
+    args: Mapping[str, int] | None = None,
+    tolerance: int = 0,
+    extension: tuple[str, str] | None = None,
+    fixpoint: Fixpoint | None = None,
+    wraps: Entry | None = None,
+) -> Entry: ...
+
+
+@overload
+def register(
+    id: str,
+    *,
+    category: str,
+    inputs: Sequence[Bytes] = (),
+    expected: Sequence[Expected] = (),
+    grid: Grid | GridFunction | None = None,
+    args: Mapping[str, int] | None = None,
+    tolerance: int = 0,
+    extension: tuple[str, str] | None = None,
+    fixpoint: Fixpoint | None = None,
+    wraps: Entry | None = None,
+) -> Callable[[Builder], Entry]: ...
+
+
+def register(
+    id: str,
+    *,
+    category: str,
+    build: Builder | None = None,
+    inputs: Sequence[Bytes] = (),
+    expected: Sequence[Expected] = (),
+    **settings: Any,
+) -> Entry | Callable[[Builder], Entry]:
+    """Register a builder under an id; without `build`, a decorator for the builder.
+
+    inputs, expected   the cases of `build()`: bytes of what it reads, bytes of what it writes (or
+                       an `ExpectedTrap`)
+    grid               workgroups, or a function of the builder's sizes; None: as dispatch infers
+    args               the index arguments of the cases
+    tolerance          accepted error in ULPs of float outputs
+    extension          (name, kind): the name whose `extension_id` stands for the program
+    fixpoint           launched again and again, until nothing changes
+    wraps              the entry whose program the builder returns: its region stays on top
+
+    >>> entry = register("user::math::nothing", build=lambda: n.Program("nothing", (), (),
+    ...     (1, 1, 1), ()), inputs=[[]], expected=[[]], category="math")
+    >>> entry, remove("user::math::nothing")
+    (<kernel user::math::nothing>, None)
+    """
     if id.count("::") != 2 or not all(id.split("::")):
         raise ValueError(f"registry: the id {id!r} does not read package::domain::name")
 
     def make(builder: Builder) -> Entry:
         if id in _entries:
             raise ValueError(f"registry: two kernels are called {id}")
-        _entries[id] = Entry(id, category, grid, dict(args or {}), builder)
-        return _entries[id]
+        made = Entry(id, builder, inputs, expected, category, **settings)
+        refuse_collision(made)
+        _entries[id] = made
+        return made
 
-    return make
+    return make if build is None else make(build)
+
+
+def remove(id: str) -> None:
+    """Forget an entry, for instance to register another version of it."""
+    del _entries[id]
 
 
 def in_region(generator: str, program: n.Program) -> n.Program:
@@ -120,16 +238,16 @@ def in_region(generator: str, program: n.Program) -> n.Program:
     return replace(program, body=(n.Region(generator, program.body),))
 
 
-def entries() -> Iterator[Entry]:
-    """Every registered kernel, by id."""
+def entries() -> list[Entry]:
+    """Every registered program, by id."""
     library = lazy.module(LIBRARY)
     for module in pkgutil.iter_modules(library.__path__):
         lazy.module(f"{LIBRARY}.{module.name}")
-    yield from (_entries[id] for id in sorted(_entries))
+    return [_entries[id] for id in sorted(_entries)]
 
 
 def entry(id: str) -> Entry:
-    """The kernel with this id.
+    """The program with this id.
 
     >>> entry("tetrad::math::add").build().workgroup
     (16, 1, 1)
@@ -138,3 +256,64 @@ def entry(id: str) -> Entry:
     if id not in known:
         raise KeyError(f"no kernel {id!r}; there are {', '.join(known)}")
     return known[id]
+
+
+def check(
+    entry_or_id: Entry | str,
+    *,
+    backends: Sequence[str] | None = None,
+    samples: int = 8,
+) -> CheckReport:
+    """Run the harness over one entry: build, verify, print, serialise, optimise, evaluate, races,
+    samples, and a run on every back end (or on those named, which must then work).
+
+    >>> print(check("tetrad::math::add", backends=[]))  # doctest: +ELLIPSIS
+    tetrad::math::add  fingerprint ...
+    """
+    found = entry(entry_or_id) if isinstance(entry_or_id, str) else entry_or_id
+    report: CheckReport = lazy.module("tetrad.kernel.harness").check(found, backends, samples)
+    return report
+
+
+def check_all(*, backends: Sequence[str] | None = None) -> list[CheckReport]:
+    """The reports of every entry."""
+    return [check(found, backends=backends) for found in entries()]
+
+
+# -- extensions ------------------------------------------------------------------------------------
+
+
+def extension_id(name: str) -> int:
+    """The stable number of an extension: FNV-1a of the name with the highest bit set.
+
+    >>> f"{extension_id('quant.int4.dot'):08X}"
+    'CAC18040'
+    """
+    number = 0x811C9DC5
+    for byte in name.encode():
+        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return number | 0x80000000
+
+
+def extensions() -> dict[str, tuple[int, str, Entry]]:
+    """name -> (number, kind, entry) of every entry that has one."""
+    return {
+        e.extension[0]: (extension_id(e.extension[0]), e.extension[1], e)
+        for e in entries()
+        if e.extension is not None
+    }
+
+
+def refuse_collision(made: Entry) -> None:
+    if made.extension is None:
+        return
+    name, kind = made.extension
+    if kind not in EXTENSION_KINDS:
+        raise ValueError(f"{made.id}: an extension is {', '.join(EXTENSION_KINDS)}, not {kind!r}")
+    for other in _entries.values():
+        taken = other.extension[0] if other.extension is not None else None
+        if taken is not None and extension_id(taken) == extension_id(name):
+            raise ValueError(
+                f"{made.id}: extension {name!r} has the number {extension_id(name):08X} of "
+                f"{taken!r} ({other.id}); choose another name"
+            )

@@ -73,16 +73,18 @@ def _kind(hint: str) -> str:
 
 
 KINDS = {
-    "Local": "local", "Buffer": "buffer", "int": "int", "str": "str", "tuple[int, ...]": "ints",
+    "Local": "local", "Value | None": "value", "Buffer": "buffer", "int": "int", "bool": "bool",
+    "str": "str", "tuple[int, ...]": "ints",
 }  # fmt: skip
 
 
 FORMS = {cls: _form(cls) for cls in n.INSTRUCTIONS if cls not in (n.For, n.If, n.Region)}
 WORDS: dict[str, Form] = {cls.__name__.lower(): s for cls, s in FORMS.items() if not s.has_op}
-WORDS |= dict.fromkeys((*n.FLOAT_BINARY, *n.INT_BINARY, *n.BOOL_BINARY), FORMS[n.Binary])
+WORDS |= dict.fromkeys(n.BINARY, FORMS[n.Binary])
 WORDS |= dict.fromkeys(n.COMPARISONS, FORMS[n.Compare])
-WORDS |= dict.fromkeys((*n.FLOAT_UNARY, *n.INT_UNARY, *n.BOOL_UNARY), FORMS[n.Unary])
+WORDS |= dict.fromkeys(n.UNARY, FORMS[n.Unary])
 WORDS |= dict.fromkeys(("any", "all"), FORMS[n.Vote])
+WORDS |= dict.fromkeys(n.ATOMIC, FORMS[n.Atomic])
 
 
 # -- printing --------------------------------------------------------------------------------------
@@ -112,6 +114,20 @@ def line_of(program: n.Program, instr: n.Instr) -> str:
     printer = _KernelPrinter([])
     printer.block(program.body, "")
     return printer.printed.get(instr, type(instr).__name__.lower())
+
+
+def regions_of(program: n.Program, instr: n.Instr) -> str:
+    """The generators of the regions around `instr`, the outermost first; "" if there are none."""
+    waiting: list[tuple[n.Block, tuple[str, ...]]] = [(program.body, ())]
+    while waiting:
+        block, path = waiting.pop()
+        for held in block:
+            if held is instr:
+                return "/".join(path)
+            inside = (*path, held.generator) if isinstance(held, n.Region) else path
+            inner = (getattr(held, name, ()) for name in ("body", "then", "orelse"))
+            waiting += [(body, inside) for body in inner if body]
+    return ""
 
 
 def _without_name(program: n.Program) -> str:
@@ -159,7 +175,8 @@ class _KernelPrinter:
             self.append(instr, f"for {self.define(instr.counter)} in range({bounds}):", indent)
             self.block(instr.body, inner)
         elif isinstance(instr, n.Region):
-            self.append(instr, f"region {json.dumps(instr.generator)}:", indent)
+            source = f" from {json.dumps(instr.source)}" if instr.source else ""
+            self.append(instr, f"region {json.dumps(instr.generator)}{source}:", indent)
             self.block(instr.body, inner)
         else:
             self.append(instr, f"if {self.use(instr.cond)}:", indent)
@@ -250,7 +267,7 @@ _DIM = LazyPattern(r"dim (\w+) max=(\d{1,18})\Z")
 _BUFFER = LazyPattern(rf"buffer ({_NAME}): (\w+) (\w+)(?: count=(\S+))?( zeroed)?\Z")
 _FOR = LazyPattern(r"for (%\d+) in range\((%\d+), (%\d+), step=(-?\d{1,18})\):\Z")
 _IF = LazyPattern(r"if (%\d+):\Z")
-_REGION = LazyPattern(rf"region ({_STRING}):\Z")
+_REGION = LazyPattern(rf"region ({_STRING})(?: from ({_STRING}))?:\Z")
 _CALL = LazyPattern(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
 _TOKEN = LazyPattern(
     rf"(?:(\w+)=)?(%\d+|{_STRING}|\[(?:{_STRING}|[^\s,()\"\[\]=]|, )*\]|[^\s,()\"%\[\]=]+)(?:, |\Z)"
@@ -385,7 +402,8 @@ class _KernelParser:
             self.define(line, match[1], counter)
             return n.For(counter, start, stop, int(match[4]), self.block(line.indent + 2))
         if match := _REGION.match(line.text):
-            return n.Region(_string(line, match[1]), self.block(line.indent + 2))
+            source = "" if match[2] is None else _string(line, match[2])
+            return n.Region(_string(line, match[1]), self.block(line.indent + 2), source)
         if match := _IF.match(line.text):
             cond = self.use(line, match[1])
             return n.If(cond, self.block(line.indent + 2), self.orelse(line))
@@ -469,6 +487,12 @@ def _parse_number(token: str) -> bool | int | float:
     return int(token) if re.fullmatch(r"-?\d+", token) else float(token)
 
 
+def _parse_bool(token: str) -> bool:
+    if token not in ("true", "false"):
+        raise ValueError(f"expected true or false, got {token}")
+    return token == "true"
+
+
 def _parse_string(token: str) -> str:
     value = json.loads(token)
     if not isinstance(value, str):
@@ -484,6 +508,7 @@ def _parse_ints(token: str) -> tuple[int, ...]:
 
 _ATTRIBUTES: dict[str, Callable[[str], object]] = {
     "int": int,
+    "bool": _parse_bool,
     "str": _parse_string,
     "ints": _parse_ints,
     "number": _parse_number,

@@ -74,6 +74,11 @@ def _shuffle(a: _Analysis, node: n.Shuffle, divergence: int) -> None:
     a.mark(node, node.a is not node.b or node.a in a.varying)
 
 
+def _atomic(a: _Analysis, node: n.Atomic, divergence: int) -> None:
+    """Each invocation finds what the one before it left."""
+    a.mark(node, True)
+
+
 def _local(a: _Analysis, node: n.Local, divergence: int) -> None:
     a.declared_at[node] = divergence
     a.mark_local(node, node.init in a.varying)
@@ -107,6 +112,7 @@ def _region(a: _Analysis, node: n.Region, divergence: int) -> None:
 _RULES: dict[type[n.Instr], Callable[[_Analysis, Any, int], None]] = {
     n.Id: _id,
     n.Load: _any_of("at"),
+    n.Atomic: _atomic,
     n.Binary: _any_of("lhs", "rhs"),
     n.Compare: _any_of("lhs", "rhs"),
     n.Unary: _any_of("x"),
@@ -123,4 +129,4 @@ _RULES: dict[type[n.Instr], Callable[[_Analysis, Any, int], None]] = {
     n.For: _for,
     n.If: _if,
     n.Region: _region,
-}  # the rest yields no value, or a uniform one: Const, Arg, Broadcast, Vote
+}  # the rest yields no value, or a uniform one: Const, Arg, BufferLength, Broadcast, Vote

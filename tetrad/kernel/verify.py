@@ -2,27 +2,29 @@
 
 Receives any `Program`. `verify` returns nothing or raises a `VerifyError` with a stable code;
 `problems` returns all that it finds. Callers match codes, never text. First declarations are
-checked, then the structure and types of every instruction; if those hold, the rules that depend on
-uniformity (`kernel.uniformity`).
+checked, then the structure and types of every instruction (`kernel.instruction_rules`); if those
+hold, the rules that depend on the way to it (`kernel.flow_rules`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import pairwise
 
-import numpy as np
-
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32, index, u32
+from tetrad.core.dtypes import bool_
 from tetrad.core.errors import VerifyError
 from tetrad.core.sizes import MAX_ELEMENTS, bind, dims_of
 from tetrad.kernel import nodes as n
-from tetrad.kernel.text import ACCESSES, FORMS, line_of
-from tetrad.kernel.uniformity import varying
+from tetrad.kernel.flow_rules import check_flow
+from tetrad.kernel.instruction_rules import OPERANDS, RULES
+from tetrad.kernel.returns import ends
+from tetrad.kernel.text import ACCESSES, line_of, regions_of
 
 MAX_NESTING = 64
 MAX_INSTRUCTIONS = 100_000
 MAX_LANES = 4096
+MAX_RETURNS = 32
 
 CODES = {
     "K001": "workgroup sizes are at least 1, and their product is bounded",
@@ -32,22 +34,31 @@ CODES = {
     "K010": "operands are defined before, in scope; buffers, arguments, axes, lanes, hints exist",
     "K011": "operand types fit the operator",
     "K012": "conditions are bool, addresses are index, stored values have the buffer's type",
+    "K013": "nothing follows a return in its block",
+    "K014": "between atomic and plain access to one buffer stands a barrier",
     "K020": "a literal load address lies in the buffer",
     "K021": "read buffers are not stored to, write buffers not loaded from",
     "K022": "buffers have at most 2**48 elements",
     "K023": "no element access to types below one byte",
     "K024": "a uniform address is written with a uniform value",
-    "K026": "literals are Python numbers that their type represents exactly",
-    "V010": "barriers, shuffles and broadcasts stand in uniform flow; loop bounds are uniform",
+    "K026": "literals are Python numbers that their type represents exactly; codes of traps are "
+    "1 to 32767",
+    "V009": "atomics are on storage that is read and written",
+    "V010": "barriers, shuffles and broadcasts stand in uniform flow, so not behind a return that "
+    "only some invocations take; loop bounds are uniform",
     "V011": "loop counters are not assigned",
     "V012": "casts and bitcasts are between types that allow them",
+    "V014": "atomics are on u32 and i32",
     "V015": "loop bounds and counters are index, steps positive",
-    "V018": f"at most {MAX_NESTING} nested blocks",
+    "V018": f"at most {MAX_NESTING} nested blocks, at most {MAX_RETURNS} returns",
     "V019": f"at most {MAX_INSTRUCTIONS} instructions",
+    "V025": "atomics are not on scratch",
+    "V027": "the address of an atomic is index",
     "V028": "fma takes three f32 or three f64",
     "V029": "both arms of a select have its type",
     "V032": "a value is defined once",
     "V036": "a literal store address lies in the buffer",
+    "V042": "an atomic has a known order, and expected where it compares and only there",
     "V044": "no division by a literal zero",
     "V045": "a local keeps its type",
 }
@@ -63,31 +74,45 @@ def verify(
     >>> from tetrad.kernel.build import KernelBuilder
     >>> verify(KernelBuilder("empty").finish())
     """
-    found = problems(program, workgroup_bytes, args)
+    found = problems(program, workgroup_bytes, args, most=1)
     if found:
         raise found[0]
 
 
 def problems(
-    program: n.Program, workgroup_bytes: int | None = None, args: Mapping[str, int] | None = None
+    program: n.Program,
+    workgroup_bytes: int | None = None,
+    args: Mapping[str, int] | None = None,
+    *,
+    most: int = 100,
 ) -> list[VerifyError]:
-    """All problems of the program, in program order."""
-    check = _Check(program)
+    """The problems of the program, in program order, up to `most`: each quotes a line of the text,
+    and a hostile program may have one in every line."""
+    check = Check(program, most)
+    with suppress(Enough):
+        _check_all(check, workgroup_bytes, args)
+    return check.found
+
+
+def _check_all(check: Check, workgroup_bytes: int | None, args: Mapping[str, int] | None) -> None:
     _check_declarations(check)
     if workgroup_bytes is not None and not check.found:
         _check_memory(check, workgroup_bytes, args or {})
     if _check_limits(check):
-        check.block(program.body)
+        check.block(check.program.body)
     if not check.found:
-        _Flow(check, varying(program)).block(program.body, False)
-    return check.found
+        check_flow(check)
 
 
-class _Check:
+class Enough(Exception):
+    """As many problems as were asked for."""
+
+
+class Check:
     """The state of the walk: values in scope, enclosing regions, problems so far."""
 
-    def __init__(self, program: n.Program) -> None:
-        self.program = program
+    def __init__(self, program: n.Program, most: int) -> None:
+        self.program, self.most = program, most
         self.found: list[VerifyError] = []
         self.buffers = set(program.buffers)
         self.in_scope: set[n.Value] = set()
@@ -96,7 +121,11 @@ class _Check:
 
     def report(self, code: str, message: str, instr: n.Instr | None = None) -> None:
         place = "" if instr is None else f"\n  at {line_of(self.program, instr)}"
+        regions = "" if instr is None else regions_of(self.program, instr)
+        place += f"\n  in region {regions}" if regions else ""
         self.found.append(VerifyError(code, f"{self.program.name}: {message}{place}"))
+        if len(self.found) >= self.most:
+            raise Enough
 
     def require(self, holds: bool, code: str, message: str, instr: n.Instr) -> bool:
         if not holds:
@@ -113,8 +142,10 @@ class _Check:
         del self.scope[mark:]
 
     def instrs(self, block: n.Block) -> None:
+        for instr, following in pairwise(block):
+            self.require(not ends((instr,)), "K013", "nothing may follow a return", following)
         for instr in block:
-            rule = _RULES.get(type(instr))
+            rule = RULES.get(type(instr))
             if rule is None:
                 self.report("K010", f"{type(instr).__name__} is not an instruction")
             elif self.operands(instr):
@@ -142,7 +173,7 @@ class _Check:
         """Every operand is a value in scope and every buffer is declared; the rules of instructions
         rely on it."""
         good = True
-        for name in _OPERANDS[type(instr)]:
+        for name in OPERANDS[type(instr)]:
             operand = getattr(instr, name)
             if name == "buffer":
                 good &= self.require(
@@ -150,7 +181,7 @@ class _Check:
                 )
             elif name == "local":
                 good &= self.is_local(instr, operand)
-            else:
+            elif operand is not None:
                 good &= self.is_value(instr, operand)
         return good
 
@@ -173,7 +204,7 @@ class _Check:
 # -- declarations ----------------------------------------------------------------------------------
 
 
-def _check_declarations(check: _Check) -> None:
+def _check_declarations(check: Check) -> None:
     program = check.program
     if len(program.workgroup) != 3 or min(program.workgroup) < 1 or program.lanes > MAX_LANES:
         check.report(
@@ -189,7 +220,7 @@ def _check_declarations(check: _Check) -> None:
         _check_buffer(check, buffer)
 
 
-def _check_buffer(check: _Check, buffer: n.Buffer) -> None:
+def _check_buffer(check: Check, buffer: n.Buffer) -> None:
     if buffer.access not in ACCESSES:
         check.report(
             "K010",
@@ -215,7 +246,7 @@ def _check_buffer(check: _Check, buffer: n.Buffer) -> None:
         check.report("K003", f"buffer {buffer.name}: count {buffer.count} is negative")
 
 
-def _check_scratch(check: _Check, buffer: n.Buffer, largest: int | None) -> None:
+def _check_scratch(check: Check, buffer: n.Buffer, largest: int | None) -> None:
     if buffer.count is None or largest is None or largest < 1:
         check.report(
             "K003", f"scratch {buffer.name} needs a count of at least 1, got {buffer.count}"
@@ -229,7 +260,7 @@ def _check_scratch(check: _Check, buffer: n.Buffer, largest: int | None) -> None
         )
 
 
-def _check_memory(check: _Check, most: int, args: Mapping[str, int]) -> None:
+def _check_memory(check: Check, most: int, args: Mapping[str, int]) -> None:
     """The total scratch of a workgroup, as far as its sizes are known."""
     scratch = [b for b in check.program.buffers if b.is_scratch and b.count is not None]
     counts = {b: b.count for b in scratch if b.count is not None}
@@ -246,15 +277,19 @@ def _check_memory(check: _Check, most: int, args: Mapping[str, int]) -> None:
         )
 
 
-def _check_limits(check: _Check) -> bool:
+def _check_limits(check: Check) -> bool:
     """Bound size and depth, level by level, so that a hostile program cannot overflow the stack."""
     level: list[n.Block] = [check.program.body]
-    total = 0
+    total = leaving = 0
     for _ in range(MAX_NESTING + 1):
         total += sum(map(len, level))
+        leaving += sum(isinstance(instr, n.Return) for block in level for instr in block)
         level = [inner for block in level for instr in block for inner in _inner_blocks(instr)]
         if total > MAX_INSTRUCTIONS:
             check.report("V019", f"more than {MAX_INSTRUCTIONS} instructions")
+            return False
+        if leaving > MAX_RETURNS:
+            check.report("V018", f"more than {MAX_RETURNS} returns; each nests what follows it")
             return False
         if not level:
             return True
@@ -266,342 +301,3 @@ def _inner_blocks(instr: n.Instr) -> tuple[n.Block, ...]:
     if isinstance(instr, n.If):
         return (instr.then, instr.orelse) if instr.orelse else (instr.then,)
     return (instr.body,) if isinstance(instr, n.For | n.Region) else ()
-
-
-# -- one rule per instruction ----------------------------------------------------------------------
-
-
-def _const(check: _Check, node: n.Const) -> None:
-    check.require(
-        _fits(node.value, node.dtype),
-        "K026",
-        f"{node.value!r} is not a literal of {node.dtype}",
-        node,
-    )
-
-
-def _fits(value: object, dtype: DType) -> bool:
-    if dtype is bool_:
-        return type(value) is bool
-    if dtype.is_float:
-        with np.errstate(all="ignore"):
-            return type(value) is float and (value != value or float(dtype.np.type(value)) == value)
-    limits = np.iinfo(dtype.np)
-    return type(value) is int and limits.min <= value <= limits.max
-
-
-def _arg(check: _Check, node: n.Arg) -> None:
-    check.require(
-        node.name in check.program.args, "K010", f"the program has no argument {node.name}", node
-    )
-    check.require(node.dtype is index, "K011", "arguments are index", node)
-
-
-def _id(check: _Check, node: n.Id) -> None:
-    known = node.which in ("group", "local") and node.axis in (0, 1, 2)
-    check.require(known, "K010", "an id is group or local, axis 0, 1 or 2", node)
-    check.require(node.dtype is index, "K011", "ids are index", node)
-
-
-def _load(check: _Check, node: n.Load) -> None:
-    _address(check, node, "K020")
-    check.require(
-        node.dtype is node.buffer.dtype, "K012", f"the buffer holds {node.buffer.dtype}", node
-    )
-    check.require(
-        node.buffer.access != "write", "K021", f"buffer {node.buffer.name} is only written", node
-    )
-
-
-def _store(check: _Check, node: n.Store) -> None:
-    _address(check, node, "V036")
-    got = node.value.dtype
-    check.require(
-        got is node.buffer.dtype,
-        "K012",
-        f"the buffer holds {node.buffer.dtype}, the value is {got}",
-        node,
-    )
-    check.require(
-        node.buffer.access != "read", "K021", f"buffer {node.buffer.name} is only read", node
-    )
-
-
-def _address(check: _Check, node: n.Load | n.Store, code: str) -> None:
-    if isinstance(node, n.Store):
-        check.require(
-            node.hint in ("", "stream", "same"), "K010", f"unknown hint {node.hint!r}", node
-        )
-    if not check.require(
-        node.at.dtype is index, "K012", f"an address is index, not {node.at.dtype}", node
-    ):
-        return
-    if isinstance(node.at, n.Const):
-        count = node.buffer.count
-        limit = count if isinstance(count, int) else MAX_ELEMENTS if count is None else count.max
-        check.require(
-            0 <= node.at.value < limit, code, f"address {node.at.value} of {count} elements", node
-        )
-
-
-def _prefetch(check: _Check, node: n.Prefetch) -> None:
-    check.require(node.at.dtype is index, "K012", f"an address is index, not {node.at.dtype}", node)
-
-
-def _binary(check: _Check, node: n.Binary) -> None:
-    _operator(check, node, _binary_ops(node.dtype))
-    _same_types(check, node, node.lhs, node.rhs)
-    by_zero = isinstance(node.rhs, n.Const) and node.rhs.value == 0 and not node.dtype.is_float
-    check.require(
-        not (by_zero and node.op in ("div", "mod")), "V044", f"{node.op} by a literal zero", node
-    )
-
-
-def _binary_ops(dtype: DType) -> tuple[str, ...]:
-    if dtype.storage_only:
-        return ()
-    if dtype is index:
-        return n.INDEX_BINARY
-    return n.BOOL_BINARY if dtype is bool_ else n.FLOAT_BINARY if dtype.is_float else n.INT_BINARY
-
-
-def _unary(check: _Check, node: n.Unary) -> None:
-    _operator(check, node, _unary_ops(node.dtype))
-    _same_types(check, node, node.x)
-
-
-def _unary_ops(dtype: DType) -> tuple[str, ...]:
-    if dtype.storage_only or dtype is index:
-        return ()
-    return n.BOOL_UNARY if dtype is bool_ else n.FLOAT_UNARY if dtype.is_float else n.INT_UNARY
-
-
-def _compare(check: _Check, node: n.Compare) -> None:
-    taken = node.lhs.dtype
-    allowed = () if taken.storage_only else ("eq", "ne") if taken is bool_ else n.COMPARISONS
-    check.require(node.op in allowed, "K011", f"no comparison {node.op} of {taken}", node)
-    check.require(node.rhs.dtype is taken, "K011", f"compares {taken} with {node.rhs.dtype}", node)
-    check.require(node.dtype is bool_, "K011", "a comparison gives bool", node)
-
-
-def _operator(check: _Check, node: n.Binary | n.Unary, allowed: tuple[str, ...]) -> None:
-    listed = f"has {', '.join(allowed)}" if allowed else "has no arithmetic; cast it first"
-    check.require(node.op in allowed, "K011", f"no {node.op} on {node.dtype}, which {listed}", node)
-
-
-def _same_types(check: _Check, node: n.Value, *operands: n.Value) -> None:
-    got = ", ".join(str(o.dtype) for o in operands)
-    same = all(o.dtype is node.dtype for o in operands)
-    check.require(same, "K011", f"the result is {node.dtype}, operands are {got}", node)
-
-
-def _condition(check: _Check, node: n.Instr, cond: n.Value) -> None:
-    check.require(cond.dtype is bool_, "K012", f"a condition is bool, not {cond.dtype}", node)
-
-
-def _select(check: _Check, node: n.Select) -> None:
-    _condition(check, node, node.cond)
-    same = node.a.dtype is node.dtype and node.b.dtype is node.dtype
-    check.require(
-        same, "V029", f"arms are {node.a.dtype} and {node.b.dtype}, the result {node.dtype}", node
-    )
-
-
-def _cast(check: _Check, node: n.Cast) -> None:
-    source, target = node.x.dtype, node.dtype
-    half = (f16, bf16)
-    allowed = (
-        source is target or (source not in half and target not in half) or f32 in (source, target)
-    )
-    check.require(
-        allowed, "V012", f"no cast {source} to {target}; f16 and bf16 go through f32", node
-    )
-
-
-def _bitcast(check: _Check, node: n.Bitcast) -> None:
-    source, target = node.x.dtype, node.dtype
-    allowed = source.bits == target.bits and not {source, target} & {bool_, index}
-    check.require(
-        allowed, "V012", f"no bitcast {source} to {target}; equal widths, no bool, no index", node
-    )
-
-
-def _fma(check: _Check, node: n.Fma) -> None:
-    same = all(x.dtype is node.dtype for x in (node.a, node.b, node.c))
-    allowed = same and node.dtype.is_float and not node.dtype.storage_only
-    check.require(allowed, "V028", "fma takes three f32 or three f64", node)
-
-
-def _dot4(check: _Check, node: n.Dot4) -> None:
-    types = (node.dtype, node.acc.dtype, node.u.dtype, node.s.dtype)
-    check.require(
-        types == (i32, i32, u32, u32), "K011", f"dot4 is i32 from i32, u32, u32, not {types}", node
-    )
-    check.require(0 <= node.u_max <= 255, "K010", f"u_max {node.u_max} is not a byte", node)
-
-
-def _lookup(check: _Check, node: n.Lookup) -> None:
-    check.require(
-        (node.dtype, node.x.dtype) == (u32, u32),
-        "K011",
-        f"lookup is u32 from u32, not {node.x.dtype}",
-        node,
-    )
-    fits = len(node.table) == 16 and all(0 <= entry <= 255 for entry in node.table)
-    check.require(fits, "K010", "a lookup has a table of 16 bytes", node)
-
-
-def _shuffle(check: _Check, node: n.Shuffle) -> None:
-    lanes = check.program.lanes
-    fits = len(node.lanes) == lanes and all(0 <= lane < 2 * lanes for lane in node.lanes)
-    check.require(fits, "K010", f"a shuffle names {lanes} lanes below {2 * lanes}", node)
-    _same_types(check, node, node.a, node.b)
-
-
-def _broadcast(check: _Check, node: n.Broadcast) -> None:
-    check.require(
-        0 <= node.lane < check.program.lanes,
-        "K010",
-        f"no lane {node.lane} of {check.program.lanes}",
-        node,
-    )
-    _same_types(check, node, node.x)
-
-
-def _vote(check: _Check, node: n.Vote) -> None:
-    check.require(node.op in ("any", "all"), "K011", "a vote is any or all", node)
-    check.require(node.dtype is bool_, "K011", "a vote gives bool", node)
-    _condition(check, node, node.x)
-
-
-def _local(check: _Check, node: n.Local) -> None:
-    check.require(
-        node.init.dtype is node.dtype,
-        "V045",
-        f"a local of {node.dtype} starts as {node.init.dtype}",
-        node,
-    )
-
-
-def _get(check: _Check, node: n.Get) -> None:
-    check.require(
-        node.local.dtype is node.dtype,
-        "V045",
-        f"a local of {node.local.dtype} read as {node.dtype}",
-        node,
-    )
-
-
-def _set(check: _Check, node: n.Set) -> None:
-    got, kept = node.value.dtype, node.local.dtype
-    check.require(got is kept, "V045", f"the local is {kept}, set to {got}", node)
-
-
-def _for(check: _Check, node: n.For) -> None:
-    types = (node.start.dtype, node.stop.dtype, node.counter.dtype)
-    check.require(
-        types == (index,) * 3, "V015", f"start, stop, counter are index, not {types}", node
-    )
-    check.require(
-        type(node.step) is int and node.step > 0, "V015", f"step {node.step} is not positive", node
-    )
-
-
-def _if(check: _Check, node: n.If) -> None:
-    _condition(check, node, node.cond)
-
-
-def _trap(check: _Check, node: n.Trap) -> None:
-    _condition(check, node, node.cond)
-    check.require(
-        node.value.dtype is index, "K012", f"a trap reports an index, not {node.value.dtype}", node
-    )
-
-
-def _nothing(check: _Check, node: n.Instr) -> None:
-    """Barrier and Region have no rules beyond their place and their body."""
-
-
-_RULES: dict[type[n.Instr], Callable[[_Check, Any], None]] = {
-    n.Const: _const,
-    n.Arg: _arg,
-    n.Id: _id,
-    n.Load: _load,
-    n.Store: _store,
-    n.Binary: _binary,
-    n.Compare: _compare,
-    n.Unary: _unary,
-    n.Select: _select,
-    n.Cast: _cast,
-    n.Bitcast: _bitcast,
-    n.Fma: _fma,
-    n.Dot4: _dot4,
-    n.Lookup: _lookup,
-    n.Shuffle: _shuffle,
-    n.Broadcast: _broadcast,
-    n.Vote: _vote,
-    n.Local: _local,
-    n.Get: _get,
-    n.Set: _set,
-    n.For: _for,
-    n.If: _if,
-    n.Barrier: _nothing,
-    n.Trap: _trap,
-    n.Prefetch: _prefetch,
-    n.Region: _nothing,
-}
-_OPERANDS: dict[type[n.Instr], tuple[str, ...]] = {
-    **{
-        c: tuple(f for f, k in form.kinds.items() if k in ("value", "local", "buffer"))
-        for c, form in FORMS.items()
-    },
-    n.For: ("start", "stop"),
-    n.If: ("cond",),
-    n.Region: (),
-}
-
-
-# -- uniformity ------------------------------------------------------------------------------------
-
-
-class _Flow:
-    """The walk that tracks which values vary, and whether all invocations of the workgroup are
-    active."""
-
-    def __init__(self, check: _Check, differs: set[n.Instr]) -> None:
-        self.check, self.varying = check, differs
-
-    def block(self, block: n.Block, divergent: bool) -> None:
-        for instr in block:
-            if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Broadcast):
-                self.check.report(
-                    "V010", "not all invocations of the workgroup may come here", instr
-                )
-            if isinstance(instr, n.Store):
-                self.store(instr)
-            elif isinstance(instr, n.If):
-                inside = divergent or instr.cond in self.varying
-                self.block(instr.then, inside)
-                self.block(instr.orelse, inside)
-            elif isinstance(instr, n.For):
-                self.loop(instr, divergent)
-            elif isinstance(instr, n.Region):
-                self.block(instr.body, divergent)
-
-    def loop(self, loop: n.For, divergent: bool) -> None:
-        for bound in (loop.start, loop.stop):
-            if bound in self.varying:
-                self.check.report(
-                    "V010",
-                    "a loop bound differs between invocations; use a uniform one and an if",
-                    loop,
-                )
-        self.block(loop.body, divergent)
-
-    def store(self, store: n.Store) -> None:
-        if store.value in self.varying and store.at not in self.varying:
-            self.check.report(
-                "K024",
-                "a varying value at a uniform address; broadcast the lane that is meant",
-                store,
-            )

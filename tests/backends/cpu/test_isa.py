@@ -10,7 +10,8 @@ from functools import cache
 import numpy as np
 import pytest
 
-from tests.backends.llvm.cases import FAMILIES, Case, all_cases, elementwise
+from tests.backends.llvm.case import Case, elementwise
+from tests.backends.llvm.cases import FAMILIES, all_cases
 from tests.backends.llvm.machine import assert_same_arrays, compiled, evaluated, host, run, runnable
 from tests.modules import ROOT
 from tetrad.backends.cpu import isa as targets
@@ -45,7 +46,7 @@ def test_compiled_code_gives_the_bits_of_the_evaluator(family: str, target: Targ
 
 
 @pytest.mark.parametrize("check", ["mask", "trap"])
-@pytest.mark.parametrize("family", ["memory", "lanes", "control"])
+@pytest.mark.parametrize("family", ["memory", "lanes", "control", "lengths", "atomics", "returns"])
 def test_checked_code_gives_the_same_bits(family: str, check: str) -> None:
     assert_family_agrees(family, host(), check)
 

@@ -5,12 +5,13 @@ data for each."""
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from tests.backends.llvm.machine import Grid, random_array
+from tests.backends.llvm.case import MASKED, PURE, SHAPES, Case, elementwise
+from tests.backends.llvm.machine import random_array
+from tests.backends.llvm.turns import atomics, lengths, returns
 from tests.kernel.programs import ARITHMETIC, edges
 from tetrad.core.dtypes import (
     REAL_DTYPES,
@@ -29,42 +30,12 @@ from tetrad.core.dtypes import (
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 
-SCALAR, FULL, MASKED = 1, 16, 12  # lanes of a workgroup
-SHAPES = (SCALAR, FULL, MASKED)
-PURE = (SCALAR, FULL)  # for what a mask cannot change
 HALVES = (f16, bf16)
-
-
-@dataclass(frozen=True)
-class Case:
-    program: n.Program
-    arrays: Mapping[str, np.ndarray]
-    args: Mapping[str, int] = field(default_factory=dict)
-    grid: Grid = (1, 1, 1)
-
-    @property
-    def name(self) -> str:
-        return self.program.name
 
 
 def all_cases() -> Iterator[Case]:
     for make in FAMILIES.values():
         yield from make()
-
-
-def elementwise(
-    name: str, width: int, f: Callable[..., Val], *columns: tuple[DType, np.ndarray]
-) -> Case:
-    """y[i] = f(x0[i], ...); columns are repeated until they fill the last workgroup."""
-    k = KernelBuilder(f"{name} x{width}", workgroup=width)
-    inputs = [k.buffer(f"x{i}", dtype) for i, (dtype, _) in enumerate(columns)]
-    result = f(k, *(k.load(x, k.global_id()) for x in inputs))
-    k.store(k.buffer("y", result.dtype, "write"), k.global_id(), result)
-    groups = -(-len(columns[0][1]) // width)
-    arrays = {f"x{i}": np.resize(column, groups * width) for i, (_, column) in enumerate(columns)}
-    return Case(
-        k.finish(), {**arrays, "y": np.zeros(groups * width, result.dtype.np)}, {}, (groups, 1, 1)
-    )
 
 
 def pairs(dtype: DType) -> list[np.ndarray]:
@@ -75,19 +46,14 @@ def pairs(dtype: DType) -> list[np.ndarray]:
 # -- values ----------------------------------------------------------------------------------------
 
 
-def operators(dtype: DType, table: str) -> tuple[str, ...]:
-    kind = "FLOAT" if dtype.is_float else "BOOL" if dtype is bool_ else "INT"
-    return getattr(n, f"{kind}_{table}")  # type: ignore[no-any-return]
-
-
 def arithmetic() -> Iterator[Case]:
     for dtype, width in itertools.product(ARITHMETIC, PURE):
         columns = [(dtype, column) for column in pairs(dtype)]
-        for op in operators(dtype, "BINARY"):
+        for op in n.binary_operators(dtype):
             yield elementwise(
                 f"{op} {dtype}", width, lambda k, a, b, op=op: k.binary(op, a, b), *columns
             )
-        for op in operators(dtype, "UNARY"):
+        for op in n.unary_operators(dtype):
             yield elementwise(
                 f"{op} {dtype}", width, lambda k, a, b, op=op: k.unary(op, a), *columns
             )
@@ -543,5 +509,16 @@ def nested_guards(width: int) -> Case:
 
 
 FAMILIES: dict[str, Callable[[], Iterator[Case]]] = {
-    f.__name__: f for f in (arithmetic, conversions, products, memory, lanes, control)
+    f.__name__: f
+    for f in (
+        arithmetic,
+        conversions,
+        products,
+        memory,
+        lanes,
+        control,
+        lengths,
+        atomics,
+        returns,
+    )
 }

@@ -6,6 +6,7 @@ end for it must add shows in `emitted`: where its ids come from and how its thre
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +20,10 @@ from tetrad.backends.llvm.module import prologue
 from tetrad.backends.llvm.rules import rules
 from tetrad.backends.llvm.target import Target
 from tetrad.compiler.pipeline import lower_graph
+from tetrad.core.dtypes import i32, u32
 from tetrad.core.machine import Machine, RegisterTile
 from tetrad.kernel import nodes as n
+from tetrad.kernel.build import KernelBuilder
 from tetrad.lower.lower import Lowerer
 from tetrad.schedule.nodes import programs_of
 
@@ -79,6 +82,29 @@ def test_kernels_become_ptx(name: str) -> None:
         text = compile_module(emitted(program), GPU, is_object=False).decode()
         assert ".visible .entry kernel(" in text and "%tid.x" in text
         assert ("bar.sync" in text) == any(isinstance(i, n.Barrier) for i in walk(program.body))
+
+
+def test_integers_lengths_atomics_and_returns_become_ptx() -> None:
+    """A thread returns; it needs no branches for those that do not."""
+    k = KernelBuilder("all", 32)
+    x, s, y = k.buffer("x", u32), k.buffer("s", u32, "readwrite"), k.buffer("y", u32, "write")
+    i = k.global_id()
+    with k.when(i >= k.length(x)):
+        k.return_()
+    value = total = k.load(x, i)
+    for op in (*n.SATURATING, *n.WORD_BINARY, *n.U32_BINARY):
+        total = total + k.binary(op, value, total)
+    for op in n.ATOMIC:
+        expected = total if op == "atomic_compare_exchange" else None
+        total = k.atomic(op.removeprefix("atomic_"), s, i, total, expected) + value
+    signed = k.bitcast(total, i32)
+    for op in (*n.SATURATING, *n.WORD_BINARY):
+        signed = signed + k.binary(op, signed, k.bitcast(value, i32))
+    k.store(y, i, k.unary("reverse_bits", k.bitcast(signed, u32)))
+    text = compile_module(emitted(k.finish()), GPU, is_object=False).decode()
+    for word in ("add", "exch", "cas", "min", "max", "and", "or", "xor"):
+        assert re.search(rf"atom\.[a-z.]*{word}\.", text), word
+    assert "mul.hi.u32" in text and "mul.hi.s32" in text and "brev.b32" in text
 
 
 def walk(block: n.Block) -> list[n.Instr]:

@@ -24,8 +24,8 @@ from tetrad.backends.cpu.table import KernelEntry, Table, Word
 from tetrad.core.backend import COMPILING, MEMORY, RUNNING, BufferContent
 from tetrad.core.errors import BackendError, CompileError, TrapError
 from tetrad.core.floats import own_floats
+from tetrad.kernel.grids.ranges import Ranges, nanoseconds
 from tetrad.kernel.nodes import TAG_SHIFT, Buffer, Program
-from tetrad.kernel.ranges import Ranges, nanoseconds
 
 SLICE = 1024  # workgroups between two looks at the stop word
 NUMBER = -1  # base of a word that is a plain number
@@ -131,7 +131,9 @@ def table_of(
     groups = grid[0] * grid[1] * grid[2]
     entry = KernelEntry(code_of(program), tuple(words), groups, slice=SLICE, name=program.name)
     # what may take long is run so that Ctrl-C reaches it
-    heavy = nanoseconds(Ranges(program, args, grid)) > HEAVY_NS
+    storage = [b for b in program.buffers if not b.is_scratch]
+    ranges = Ranges(program, args, grid, dict(zip(storage, counts, strict=True)))
+    heavy = nanoseconds(ranges) > HEAVY_NS
     return Table([entry], scratch[-1], heavy=heavy)
 
 

@@ -122,6 +122,7 @@ class Codegen:
         self.entry: list[str] = []  # allocas
         self.declares: dict[str, str] = {}
         self.uses_nontemporal = False
+        self.regions: list[str] = []  # generators of the enclosing regions
         # how blocks run where a workgroup is several vectors
         self.divide: Callable[[n.Block], None] | None = None
         self._count = 0

@@ -12,8 +12,8 @@ import math
 
 from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules, form, index_stride
 from tetrad.core.dtypes import i32, index
+from tetrad.core.errors import CompileError
 from tetrad.kernel import nodes as n
-from tetrad.kernel.grid import walk
 
 rules = EmitterRules()
 
@@ -79,7 +79,7 @@ def hear(cg: Codegen, node: n.For, following: str) -> None:
     long loop. Of a kernel that nobody vouches for, around every inner loop and wherever it is not
     known how long one is."""
     is_strange = cg.check == "mask"
-    if is_strange and any(isinstance(instr, n.For) for instr in walk(node.body)):
+    if is_strange and any(isinstance(instr, n.For) for instr in n.walk(node.body)):
         cg.leave_if_stopped()
     elif is_long(node) or (is_strange and not has_known_bounds(node)):
         passed = cg.new(f"and i64 {following}, {HEARING - 1}")
@@ -228,7 +228,8 @@ def length(block: n.Block, is_rare: bool = False) -> float:
 
 def has_access(block: n.Block) -> bool:
     """Loads, stores, or blocks that may have some."""
-    return any(isinstance(instr, n.Load | n.Store | n.For | n.If | n.Region) for instr in block)
+    held = n.Load | n.Store | n.Atomic | n.For | n.If | n.Region
+    return any(isinstance(instr, held) for instr in block)
 
 
 def divergent_if(cg: Codegen, node: n.If) -> None:
@@ -279,6 +280,15 @@ def emit_barrier(cg: Codegen, node: n.Barrier) -> None:
     """One vector is one workgroup: its lanes never part, so there is nothing to wait for."""
 
 
+@rules.rule(n.Return)
+def emit_return(cg: Codegen, node: n.Return) -> None:
+    """Of a machine whose lanes are threads; for vectors `kernel.returns` makes branches of it."""
+    if cg.mask is not None or cg.lanes > 1:
+        raise CompileError(f"{cg.program.name}: a return in a vector; rewrite it as branches")
+    cg.line("br label %exit")
+    cg.label(cg.name("unreached"))
+
+
 @rules.rule(n.Trap)
 def emit_trap(cg: Codegen, node: n.Trap) -> None:
     varying = cg.is_varying(node.cond) or cg.is_varying(node.value)
@@ -325,5 +335,8 @@ done:
 
 @rules.rule(n.Region)
 def emit_region(cg: Codegen, node: n.Region) -> None:
-    cg.line(f"; region {json.dumps(node.generator)}")
+    cg.regions.append(node.generator)
+    source = f" from {json.dumps(node.source)}" if node.source else ""
+    cg.line(f"; region {json.dumps('/'.join(cg.regions))}{source}")
     cg.run(node.body)
+    cg.regions.pop()

@@ -18,6 +18,7 @@ from tetrad.backends.llvm.target import Target
 from tetrad.core.dtypes import index
 from tetrad.core.sizes import Atom, Named, Size
 from tetrad.kernel import nodes as n
+from tetrad.kernel.returns import without_returns
 from tetrad.kernel.uniformity import varying
 
 # lanes a workgroup may have as one vector; larger ones run in pieces, unless lanes are exchanged
@@ -43,6 +44,7 @@ def emit_function(
     symbol: str, program: n.Program, target: Target, check: str
 ) -> tuple[Codegen, str]:
     """entry -> group -> (pieces of the workgroup) -> next -[more]-> group;  -> exit"""
+    program = without_returns(program)
     lanes, pieces = vector_shape(program)
     check = "mask" if program.guarded else check
     cg = Codegen(program, target, rules, varying(program), lanes, check)

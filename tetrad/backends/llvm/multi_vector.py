@@ -147,14 +147,14 @@ class Uses:
         self.needs: dict[Stretch, list[n.Value]] = {}
         self.outliving: dict[n.Value, None] = {}
         self.cheap: set[n.Value] = set()
-        for instr in every(body):
+        for instr in n.walk(body):
             self.classify(instr)
         self.block(body)
 
     def classify(self, instr: n.Instr) -> None:
         if isinstance(instr, n.For):
             self.cheap.add(instr.counter)
-        if not isinstance(instr, n.Const | n.Arg | n.Id | PURE):
+        if not isinstance(instr, n.Const | n.Arg | n.Id | n.BufferLength | PURE):
             return
         is_leaf = not isinstance(instr, PURE)
         if is_leaf or instr.dtype in (index, bool_) and self.cheap.issuperset(used_by(instr)):
@@ -174,7 +174,7 @@ class Uses:
         """What is used but not defined here."""
         defined: set[n.Instr] = set()
         needed: dict[n.Value, None] = {}
-        for instr in every(stretch):
+        for instr in n.walk(stretch):
             needed.update((v, None) for v in used_by(instr) if v not in defined)
             defined.add(instr)
             if isinstance(instr, n.For):
@@ -206,19 +206,11 @@ def parts(block: n.Block) -> Iterator[Stretch | n.Instr]:
 
 
 def holds_barrier(instr: n.Instr) -> bool:
-    return any(isinstance(i, n.Barrier) for i in every((instr,)))
+    return any(isinstance(i, n.Barrier) for i in n.walk((instr,)))
 
 
 def inner_blocks(instr: n.Instr) -> list[n.Block]:
     return [getattr(instr, name) for name in ("body", "then", "orelse") if hasattr(instr, name)]
-
-
-def every(block: n.Block) -> Iterator[n.Instr]:
-    """All instructions of a block, inner ones included."""
-    for instr in block:
-        yield instr
-        for inner in inner_blocks(instr):
-            yield from every(inner)
 
 
 def flat(block: n.Block) -> Iterator[n.Instr]:

@@ -7,7 +7,7 @@ trap the processor: divisors are made safe, shift counts are masked. `rules` has
 
 from __future__ import annotations
 
-from tetrad.backends.llvm import convert, dots, flow, lookups, memory
+from tetrad.backends.llvm import atomics, convert, dots, flow, integers, lookups, memory
 from tetrad.backends.llvm.emitter import (
     Codegen,
     Emitted,
@@ -19,7 +19,7 @@ from tetrad.backends.llvm.emitter import (
 from tetrad.core.dtypes import DType
 from tetrad.kernel import nodes as n
 
-rules = EmitterRules(memory.rules, flow.rules)
+rules = EmitterRules(memory.rules, atomics.rules, flow.rules)
 
 FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 INT_OPS = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
@@ -40,6 +40,11 @@ def emit_const(cg: Codegen, node: n.Const) -> Emitted:
 @rules.rule(n.Arg)
 def emit_arg(cg: Codegen, node: n.Arg) -> Emitted:
     return Emitted(operand_name("a", node.name), 0)
+
+
+@rules.rule(n.BufferLength)
+def emit_buffer_length(cg: Codegen, node: n.BufferLength) -> Emitted:
+    return Emitted(cg.length(node.buffer), 0)
 
 
 @rules.rule(n.Id)
@@ -108,7 +113,9 @@ def integer_binary(
         )
     if dtype.kind == "x":  # operands >= 0, divisor > 0
         return cg.new(f"{'udiv' if op == 'div' else 'urem'} {kind} {a}, {b}")
-    return safe_division(cg, op, dtype, kind, a, b, varying)
+    if op in ("div", "mod"):
+        return safe_division(cg, op, dtype, kind, a, b, varying)
+    return integers.other_binary(cg, op, dtype, kind, a, b, varying)
 
 
 def safe_division(
@@ -166,8 +173,8 @@ def integer_unary(cg: Codegen, op: str, dtype: DType, kind: str, x: str, varying
         return cg.new(f"xor {kind} {x}, {cg.constant(-1, dtype, varying)}")
     if op == "neg":
         return cg.new(f"sub {kind} {cg.constant(0, dtype, varying)}, {x}")
-    if op == "popcount":
-        return cg.elementwise("llvm.ctpop", kind, x)
+    if op in ("popcount", "reverse_bits"):
+        return cg.elementwise(f"llvm.{'ctpop' if op == 'popcount' else 'bitreverse'}", kind, x)
     function = {"abs": "llvm.abs", "clz": "llvm.ctlz", "ctz": "llvm.cttz"}[op]
     if op == "abs" and not dtype.is_signed:
         return x

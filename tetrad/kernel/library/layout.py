@@ -7,12 +7,23 @@ import numpy as np
 from tetrad.core.dtypes import f32, i32, index
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.kernel.registry import Example, Sample, register
+from tetrad.kernel.packing import pack
+from tetrad.kernel.registry import ExpectedTrap, Grid, Sample, register
 
 OUTSIDE = 2  # trap of the gather: an index that is not in the table
 
 
-@register("tetrad::layout::transpose", category="layout", grid=(1, 1, 1))
+def tiles(rows: int = 2, cols: int = 3, tile: int = 4) -> Grid:
+    return (-(-cols // tile), -(-rows // tile), 1)
+
+
+@register(
+    "tetrad::layout::transpose",
+    category="layout",
+    grid=tiles,
+    inputs=[[pack([1, 2, 3, 4, 5, 6], f32)]],
+    expected=[[pack([1, 4, 2, 5, 3, 6], f32)]],
+)
 def transpose(rows: int = 2, cols: int = 3, tile: int = 4) -> Program:
     """y[c, r] = x[r, c]: a tile is read along rows, turned in scratch and written along rows."""
     k = KernelBuilder("transpose", (tile, tile, 1))
@@ -29,13 +40,6 @@ def transpose(rows: int = 2, cols: int = 3, tile: int = 4) -> Program:
     return k.finish()
 
 
-@transpose.cases
-def transpose_cases() -> list[Example]:
-    x = np.array([[1, 2, 3], [4, 5, 6]], "<f4")
-    y = np.array([[1, 4], [2, 5], [3, 6]], "<f4")
-    return [Example((x.tobytes(),), (y.tobytes(),))]
-
-
 @transpose.sampler
 def transpose_sample(rng: np.random.Generator) -> Sample:
     rows, cols, tile = (
@@ -44,13 +48,18 @@ def transpose_sample(rng: np.random.Generator) -> Sample:
         int(rng.choice([1, 3, 4, 8, 16])),
     )
     x = rng.normal(size=(rows, cols)).astype("<f4")
-    grid = (-(-cols // tile), -(-rows // tile), 1)
-    return Sample(
-        transpose.build(rows, cols, tile), Example((x.tobytes(),), (x.T.tobytes(),)), grid
-    )
+    return Sample((rows, cols, tile), (x.tobytes(),), (x.T.tobytes(),))
 
 
-@register("tetrad::layout::gather", category="layout", grid=(1, 1, 1))
+TABLE = pack([10, 20, 30, 40], f32)
+
+
+@register(
+    "tetrad::layout::gather",
+    category="layout",
+    inputs=[[TABLE, pack([3, 0, 3], i32)], [TABLE, pack([1, 9, -3], i32)]],
+    expected=[[pack([40, 10, 40], f32)], ExpectedTrap(OUTSIDE, 9)],
+)
 def gather(table: int = 4, count: int = 3) -> Program:
     """y[i] = x[at[i]]; an index outside the table is trap OUTSIDE."""
     k = KernelBuilder("gather", 16)
@@ -67,15 +76,8 @@ def gather(table: int = 4, count: int = 3) -> Program:
     return k.finish()
 
 
-@gather.cases
-def gather_cases() -> list[Example]:
-    x, at = np.array([10, 20, 30, 40], "<f4"), np.array([3, 0, 3], "<i4")
-    return [Example((x.tobytes(), at.tobytes()), (np.array([40, 10, 40], "<f4").tobytes(),))]
-
-
 @gather.sampler
 def gather_sample(rng: np.random.Generator) -> Sample:
     table, count = int(rng.integers(1, 50)), int(rng.integers(1, 100))
     x, at = rng.normal(size=table).astype("<f4"), rng.integers(0, table, count).astype("<i4")
-    case = Example((x.tobytes(), at.tobytes()), (x[at].tobytes(),))
-    return Sample(gather.build(table, count), case, (-(-count // 16), 1, 1))
+    return Sample((table, count), (x.tobytes(), at.tobytes()), (x[at].tobytes(),))

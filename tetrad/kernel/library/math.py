@@ -5,26 +5,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.dtypes import f32, i32
+from tetrad.core.dtypes import f32, i32, index, u8, u32
 from tetrad.core.machine import LANES
 from tetrad.kernel.build import KernelBuilder
 from tetrad.kernel.nodes import Program
-from tetrad.kernel.registry import Example, Sample, register
+from tetrad.kernel.packing import pack
+from tetrad.kernel.registry import Grid, Sample, register
 
 
 def floats(*values: float) -> bytes:
-    return np.array(values, "<f4").tobytes()
+    return pack(values, f32)
 
 
 def ints(*values: int) -> bytes:
-    return np.array(values, "<i4").tobytes()
+    return pack(values, i32)
 
 
-def groups(size: int, lanes: int = LANES) -> tuple[int, int, int]:
+def groups(size: int, lanes: int = LANES) -> Grid:
     return (-(-size // lanes), 1, 1)
 
 
-@register("tetrad::math::add", category="math", grid=(1, 1, 1))
+TINY, TOP, INF = 1e-45, 3e38, float("inf")
+
+
+@register(
+    "tetrad::math::add",
+    category="math",
+    inputs=[
+        [floats(1, 2, 3, 4, 5), floats(0.5, -2, 1e-8, 3e38, -0.0)],
+        [floats(TINY, INF, TOP, -0.0, 1), floats(TINY, 1, TOP, -0.0, -1)],
+    ],
+    expected=[[floats(1.5, 0, 3, 3e38, 5)], [floats(3e-45, INF, INF, -0.0, 0)]],
+)
 def add(size: int = 5) -> Program:
     """y[i] = a[i] + b[i]."""
     k = KernelBuilder("add", LANES)
@@ -39,29 +51,27 @@ def add(size: int = 5) -> Program:
     return k.finish()
 
 
-@add.cases
-def add_cases() -> list[Example]:
-    plain = Example(
-        (floats(1, 2, 3, 4, 5), floats(0.5, -2, 1e-8, 3e38, -0.0)), (floats(1.5, 0, 3, 3e38, 5),)
-    )
-    tiny, top, inf = 1e-45, 3e38, float("inf")
-    edge = Example(
-        (floats(tiny, inf, top, -0.0, 1), floats(tiny, 1, top, -0.0, -1)),
-        (floats(3e-45, inf, inf, -0.0, 0),),
-    )
-    return [plain, edge]
-
-
 @add.sampler
 def add_sample(rng: np.random.Generator) -> Sample:
     size = int(rng.integers(1, 200))
     a, b = (rng.normal(size=size).astype("<f4") for _ in range(2))
-    return Sample(
-        add.build(size), Example((a.tobytes(), b.tobytes()), ((a + b).tobytes(),)), groups(size)
-    )
+    return Sample((size,), (a.tobytes(), b.tobytes()), ((a + b).tobytes(),))
 
 
-@register("tetrad::math::saxpy", category="math", grid=(1, 1, 1), args={"n": 3})
+EPS = 2.0**-12  # (1 + EPS) squared has a last bit that only one rounding keeps
+
+
+@register(
+    "tetrad::math::saxpy",
+    category="math",
+    grid=(1, 1, 1),
+    args={"n": 3},
+    inputs=[
+        [floats(1 + EPS), floats(1 + EPS, 2, 0), floats(-1 - 2 * EPS, 1, 7)],
+        [floats(2), floats(1, 2, 3), floats(1, 1, 1, 9)],
+    ],
+    expected=[[floats(EPS * EPS, 3 + 2 * EPS, 7)], [floats(3, 5, 7, 9)]],
+)
 def saxpy() -> Program:
     """y[i] = alpha * x[i] + y[i], with one rounding, for i below n; y is updated in place."""
     k = KernelBuilder("saxpy", LANES)
@@ -77,27 +87,27 @@ def saxpy() -> Program:
     return k.finish()
 
 
-@saxpy.cases
-def saxpy_cases() -> list[Example]:
-    e = 2.0**-12  # (1 + e) squared has a last bit that only one rounding keeps
-    once = Example(
-        (floats(1 + e), floats(1 + e, 2, 0), floats(-1 - 2 * e, 1, 7)),
-        (floats(e * e, 3 + 2 * e, 7),),
-    )
-    beyond = Example((floats(2), floats(1, 2, 3), floats(1, 1, 1, 9)), (floats(3, 5, 7, 9),))
-    return [once, beyond]
-
-
 @saxpy.sampler
 def saxpy_sample(rng: np.random.Generator) -> Sample:
     """Small integers: exact, however often rounded."""
     size = int(rng.integers(1, 200))
     alpha, x, y = (rng.integers(-99, 99, n).astype("<f4") for n in (1, size, size))
-    case = Example((alpha.tobytes(), x.tobytes(), y.tobytes()), ((alpha * x + y).tobytes(),))
-    return Sample(saxpy.build(), case, groups(size), {"n": size})
+    inputs = (alpha.tobytes(), x.tobytes(), y.tobytes())
+    return Sample((), inputs, ((alpha * x + y).tobytes(),), {"n": size}, groups(size))
 
 
-@register("tetrad::math::dot", category="math", grid=(1, 1, 1), args={"n": 5})
+@register(
+    "tetrad::math::dot",
+    category="math",
+    grid=(1, 1, 1),
+    args={"n": 5},
+    inputs=[
+        [floats(1, 2, 3, 4, 5), floats(1, 10, 100, 1000, 10000)],
+        # lanes 0 and 2 meet before 1
+        [floats(1e30, 1, -1e30, 0, 0), floats(1e8, 1, 1e8, 5, 5)],
+    ],
+    expected=[[floats(54321)], [floats(1)]],
+)
 def dot(lanes: int = 64) -> Program:
     """y[0] = sum of a[i] * b[i]: each lane sums every lanes-th product, then halves of the
     workgroup are joined."""
@@ -125,24 +135,27 @@ def dot(lanes: int = 64) -> Program:
     return k.finish()
 
 
-@dot.cases
-def dot_cases() -> list[Example]:
-    return [
-        Example((floats(1, 2, 3, 4, 5), floats(1, 10, 100, 1000, 10000)), (floats(54321),)),
-        # lanes 0 and 2 meet before 1
-        Example((floats(1e30, 1, -1e30, 0, 0), floats(1e8, 1, 1e8, 5, 5)), (floats(1),)),
-    ]
-
-
 @dot.sampler
 def dot_sample(rng: np.random.Generator) -> Sample:
     size, lanes = int(rng.integers(0, 300)), int(rng.choice([1, 2, 16, 64, 256]))
     a, b = (rng.integers(-50, 50, size).astype("<f4") for _ in range(2))
-    case = Example((a.tobytes(), b.tobytes()), (np.float32(a @ b).tobytes(),))
-    return Sample(dot.build(lanes), case, (1, 1, 1), {"n": size})
+    answer = np.float32(a @ b).tobytes()
+    return Sample((lanes,), (a.tobytes(), b.tobytes()), (answer,), {"n": size})
 
 
-@register("tetrad::math::running_sum", category="math", grid=(1, 1, 1))
+MOST = 2**31 - 1
+
+
+@register(
+    "tetrad::math::running_sum",
+    category="math",
+    grid=(1, 1, 1),
+    inputs=[[ints(1, 2, 3, 4, 5, 6)], [ints(MOST, 1, -1, 0, 0, 1)]],
+    expected=[
+        [ints(1, 3, 6, 10, 15, 21)],
+        [ints(MOST, -MOST - 1, MOST, MOST, MOST, -MOST - 1)],
+    ],
+)
 def running_sum(lanes: int = 6) -> Program:
     """y[i] = x[0] + ... + x[i] in one workgroup of any size: distances 1, 2, 4, ... through two
     halves of scratch."""
@@ -163,21 +176,36 @@ def running_sum(lanes: int = 6) -> Program:
     return k.finish()
 
 
-@running_sum.cases
-def running_sum_cases() -> list[Example]:
-    top = 2**31 - 1
-    return [
-        Example((ints(1, 2, 3, 4, 5, 6),), (ints(1, 3, 6, 10, 15, 21),)),
-        Example((ints(top, 1, -1, 0, 0, 1),), (ints(top, -top - 1, top, top, top, -top - 1),)),
-    ]
-
-
 @running_sum.sampler
 def running_sum_sample(rng: np.random.Generator) -> Sample:
     lanes = int(rng.integers(1, 80))
     x = rng.integers(-1000, 1000, lanes).astype("<i4")
-    return Sample(
-        running_sum.build(lanes),
-        Example((x.tobytes(),), (np.cumsum(x, dtype="<i4").tobytes(),)),
-        (1, 1, 1),
-    )
+    return Sample((lanes,), (x.tobytes(),), (np.cumsum(x, dtype="<i4").tobytes(),))
+
+
+@register(
+    "tetrad::math::histogram",
+    category="math",
+    grid=(1, 1, 1),
+    inputs=[[bytes([0, 3, 3, 200, 1]), pack([0, 0, 0, 7], u32)]],
+    expected=[[pack([1, 1, 0, 9], u32)]],
+)
+def histogram(bins: int = 4) -> Program:
+    """counts[x[i]] += 1 for every element of x below `bins`; the others are left out."""
+    k = KernelBuilder("histogram", LANES)
+    x, counts = k.buffer("x", u8), k.buffer("counts", u32, "readwrite", bins)
+    i = k.global_id()
+    with k.when(i >= k.length(x)):
+        k.return_()
+    at = k.cast(k.load(x, i), index)
+    with k.when(at < bins):
+        k.atomic("add", counts, at, 1)
+    return k.finish()
+
+
+@histogram.sampler
+def histogram_sample(rng: np.random.Generator) -> Sample:
+    bins, x = int(rng.integers(1, 300)), rng.integers(0, 256, int(rng.integers(1, 500)))
+    counts = np.bincount(x, minlength=max(bins, 256))[:bins].astype("<u4")
+    inputs = (x.astype(np.uint8).tobytes(), bytes(4 * bins))
+    return Sample((bins,), inputs, (counts.tobytes(),), grid=groups(x.size))

@@ -14,9 +14,9 @@ from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import Val
-from tetrad.kernel.grid import walk, writes_all
+from tetrad.kernel.grids.infer import writes_all
+from tetrad.kernel.grids.ranges import Ranges
 from tetrad.kernel.nodes import Buffer, Program
-from tetrad.kernel.ranges import Ranges
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.ops.kernel_call.op import guarded_program, kernel_call, storage_of, trap_error
 from tetrad.schedule.nodes import Launch, Leaf, Slot, TrapSite
@@ -114,7 +114,7 @@ def launch_of(
 
 
 def traps_of(program: Program) -> list[n.Trap]:
-    return [instr for instr in walk(program.body) if isinstance(instr, n.Trap)]
+    return [instr for instr in n.walk(program.body) if isinstance(instr, n.Trap)]
 
 
 def trap_site(program: Program, trap: n.Trap, node: Node) -> TrapSite:
@@ -131,6 +131,6 @@ def operations(program: Program, args: dict[str, Size], grid: tuple[Size, ...]) 
     """Roughly; where sizes are not known yet, as if loops ran once."""
     x, y, z = (size if isinstance(size, int) else 1 for size in grid)
     known = {name: size for name, size in args.items() if isinstance(size, int)}
-    each = min(Ranges(program, known, (x, y, z)).operations, MOST_FLOPS)
+    each = min(Ranges(program, known, (x, y, z), {}).operations, MOST_FLOPS)
     total: Size = product(grid) * program.lanes * int(each)
     return min(total, MOST_FLOPS) if isinstance(total, int) else total

@@ -32,9 +32,13 @@ class Ranges:
     deep expressions need no recursion."""
 
     def __init__(
-        self, program: n.Program, args: Mapping[str, int], grid: tuple[int, int, int]
+        self,
+        program: n.Program,
+        args: Mapping[str, int],
+        grid: tuple[int, int, int],
+        counts: Mapping[n.Buffer, int],
     ) -> None:
-        self.program, self.args, self.grid = program, args, grid
+        self.program, self.args, self.grid, self.counts = program, args, grid, counts
         self.known: dict[n.Instr, Range] = {}
         self.stores: list[n.Store] = []
         self.operations = 0.0  # of one invocation; infinite where data decides
@@ -72,6 +76,8 @@ class Ranges:
                 return (int(value.value), int(value.value))
             case n.Arg() if value.name in self.args:
                 return (self.args[value.name], self.args[value.name])
+            case n.BufferLength() if value.buffer in self.counts:
+                return (self.counts[value.buffer], self.counts[value.buffer])
             case n.Id(which="group"):
                 return (0, max(self.grid[value.axis] - 1, 0))
             case n.Id():
@@ -92,7 +98,7 @@ class Ranges:
     def grown(self) -> Ranges:
         """Those of a grid with one workgroup more along every axis."""
         x, y, z = self.grid
-        return Ranges(self.program, self.args, (x + 1, y + 1, z + 1))
+        return Ranges(self.program, self.args, (x + 1, y + 1, z + 1), self.counts)
 
     def joined(self, value: n.Binary, *operands: n.Value) -> Range | None:
         a, b = (self.known.get(part) for part in operands)
@@ -129,16 +135,16 @@ RULES: dict[str, Callable[[Range, Range], Range | None]] = {
 }
 
 
-def unreached(ranges: Ranges, counts: Mapping[n.Buffer, int]) -> Unreached | None:
+def unreached(ranges: Ranges) -> Unreached | None:
     """The first output whose last element no store of this launch can reach, though those of a
     larger grid reach further. Buffers that are readwrite keep what they held: a launch may well
     write a part of one."""
     for buffer in ranges.program.buffers:
         last = ranges.last(buffer) if buffer.access == "write" else None
-        if last is not None and last < counts[buffer] - 1:
+        if last is not None and last < ranges.counts[buffer] - 1:
             further = ranges.grown().last(buffer)
             if further is not None and further > last:
-                return Unreached(buffer, counts[buffer], last)
+                return Unreached(buffer, ranges.counts[buffer], last)
     return None
 
 

@@ -2,7 +2,7 @@
 leaves out.
 
 Receives a program and the element counts of its buffers, which may be sizes with Dims; returns a
-grid where the program itself shows it, and None where guessing would be needed. `kernel.ranges`
+grid where the program itself shows it, and None where guessing would be needed. `grids.ranges`
 finds outputs that a given grid cannot reach.
 """
 
@@ -23,10 +23,12 @@ def infer_grid(program: n.Program, counts: Mapping[n.Buffer, Size]) -> Grid | No
     A program without group ids does the same in every workgroup: one is enough. Otherwise every
     store must go to the position of its own invocation, and all outputs must be of one size.
     """
-    instrs = list(walk(program.body))
+    instrs = list(n.walk(program.body))
     ids = [i for i in instrs if isinstance(i, n.Id)]
     if not any(i.which == "group" for i in ids):
         return (1, 1, 1)
+    if any(isinstance(i, n.Atomic) for i in instrs):
+        return None  # its outputs do not show how many invocations there are
     stores = [s for s in instrs if isinstance(s, n.Store)]
     sizes = {counts[b] for b in program.buffers if b.is_written}
     if not is_along_x(program, ids) or not stores or len(sizes) != 1:
@@ -40,13 +42,6 @@ def is_along_x(program: n.Program, ids: list[n.Id]) -> bool:
     return not any(i.axis > 0 for i in ids) and program.workgroup[0] == program.lanes
 
 
-def walk(block: n.Block) -> Iterator[n.Instr]:
-    for instr in block:
-        yield instr
-        for name in ("body", "then", "orelse"):
-            yield from walk(getattr(instr, name, ()))
-
-
 # -- every element ---------------------------------------------------------------------------------
 
 
@@ -57,10 +52,10 @@ def writes_all(
 
     It is when each invocation stores to its own position, and only those beyond the end do not.
     """
-    instrs = list(walk(program.body))
+    instrs = list(n.walk(program.body))
     if not is_along_x(program, [i for i in instrs if isinstance(i, n.Id)]):
         return False
-    if any(type(i).__name__ == "Return" for i in instrs) or not reaches(grid, program, count):
+    if any(isinstance(i, n.Return) for i in instrs) or not reaches(grid, program, count):
         return False
     certain = unconditional(program.body, program.lanes, count, args)
     return any(s.buffer is buffer and is_own_position(s.at, program.lanes) for s in certain)
