@@ -30,12 +30,12 @@ lazy.PROVIDERS.update(
         "methods of arrays": "tetrad.arrays.functions",
         "packed nibbles": "tetrad.arrays.int4",
         "quantised arrays": "tetrad.arrays.quantized",
+        "running kernels": "tetrad.compiler.run_kernels",
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",
         "targets": "tetrad.backends",
         "ptx": "tetrad.backends.cuda.ptx",
         "kernel launches": "tetrad.compiler.dispatch",
-        "kernel grids": "tetrad.compiler.grid",
     }
 )
 

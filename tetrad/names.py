@@ -63,6 +63,7 @@ HOMES = {  # module -> names of it, loaded when first used
     "compiler.dispatch": ("dispatch",),
     "explain.bisect": ("bisect",),
     "models.lm": ("load",),
+    "tracing.callbacks": ("callback",),
     "tracing.loops": ("cond", "fori_loop", "scan", "switch", "while_loop"),
     "transforms.collectives": ("all_to_all", "ppermute", "pshuffle", "psum_scatter"),
     "transforms.custom": (

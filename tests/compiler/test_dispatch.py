@@ -12,13 +12,13 @@ from hypothesis import given, settings
 import tetrad as td
 from tests.kernel.programs import arrays_of, programs
 from tetrad.backends.cpu.memory import Storage
-from tetrad.compiler.grid import infer_grid
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64, index, u8, u32
 from tetrad.core.errors import BackendError, BadInputs, BoundsError, Rejected, TrapError
 from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import evaluate
+from tetrad.kernel.grids.infer import infer_grid
 
 Grid = tuple[int, int, int]
 WORKGROUPS = [
@@ -423,7 +423,7 @@ def test_no_memory_is_an_error_of_the_back_end(monkeypatch: pytest.MonkeyPatch) 
         raise MemoryError
 
     monkeypatch.setattr(Storage, "allocate", refuse)
-    with pytest.raises(BackendError, match="no memory for x, 16 bytes") as error:
+    with pytest.raises(BackendError, match="no memory for y, 16 bytes") as error:
         td.dispatch(scale(), [floats(1, 2, 3, 4)] * 2)
     assert error.value.code == "1001"
 

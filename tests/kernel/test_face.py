@@ -16,9 +16,8 @@ from tetrad import kernel
 
 
 def test_every_public_name_is_there() -> None:
-    elsewhere = ("registry", "ptx")
-    homes = {getattr(kernel, name).__module__ for name in kernel.__all__ if name not in elsewhere}
-    assert homes == {
+    own = [name for name in kernel.__all__ if name not in ("registry", *kernel.PROVIDED)]
+    assert {getattr(kernel, name).__module__ for name in own} == {
         f"tetrad.kernel.{module}"
         for module in (
             "build", "bytes", "composition", "evaluate", "nodes", "packing",
@@ -26,6 +25,7 @@ def test_every_public_name_is_there() -> None:
         )
     }  # fmt: skip
     assert kernel.ptx.__module__ == "tetrad.backends.cuda.ptx"
+    assert all(callable(getattr(kernel, name)) for name in kernel.PROVIDED)
     assert kernel.registry.__name__ == "tetrad.kernel.registry"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = kernel.nothing  # type: ignore[attr-defined]

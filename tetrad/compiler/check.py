@@ -38,6 +38,7 @@ from tetrad.schedule.evaluate import (
     Memory,
     buffers_of,
     prepare,
+    run_callback,
     run_control,
     run_host_call,
     value_of,
@@ -45,7 +46,7 @@ from tetrad.schedule.evaluate import (
 from tetrad.schedule.evaluate import (
     evaluate as evaluate_schedule,
 )
-from tetrad.schedule.nodes import Control, HostCall, Launch, Schedule, Slot
+from tetrad.schedule.nodes import Callback, Control, HostCall, Launch, Schedule, Slot
 from tetrad.schedule.plan import check_plan
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ def check_launches(
             run_control(step, memory, dims, lambda body, given: check_launches(call, body, given))
         elif isinstance(step, HostCall):
             run_host_call(step, memory, dims)
+        elif isinstance(step, Callback):
+            run_callback(step, memory, dims)
         else:
             check_launch(call, step, memory)
     return [value_of(slot, memory, dims).copy() for slot in schedule.outputs]
@@ -171,7 +174,7 @@ def evaluator_trap(launch: Launch, memory: Memory, dims: Dims, groups: range) ->
             launch.program,
             buffers,
             launch.arguments(dims),
-            (bind(launch.groups, dims), 1, 1),
+            launch.grid(dims),
             groups,
             True,
         )
@@ -203,7 +206,7 @@ def check_sample(
 def run_alone(call: BoundCall, launch: Launch, blocks: Mapping[Slot, Guarded]) -> tuple[int, int]:
     """The machine code of one launch in a child process; its status words. What kills the child is
     an error."""
-    layout = scratch_layout(launch.program, call.dims)
+    layout = scratch_layout(launch.program, {**call.dims, **launch.arguments(call.dims)})
     entry = call.executable.encoder.kernel_entry(launch, call.dims, Blocks(blocks), layout, 0)
     if not isinstance(entry, KernelEntry):
         raise TypeError(f"{launch.name} is not a kernel")

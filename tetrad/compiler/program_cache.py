@@ -211,15 +211,17 @@ def program_key(graph: Graph, donated: tuple[int, ...]) -> str | None:
 
 
 def is_plain(graph: Graph) -> bool:
-    """Are all ops our own (the key does not see other sources), and large constants only in the
-    outermost graph?
+    """Are all ops our own (the key does not see other sources) without objects of this process, and
+    large constants only in the outermost graph?
 
     Tracing hands them to inner graphs as arguments. Inside, the hash could not tell which of two
     equal ones is called.
     """
     *inner, outer = innermost_first(graph)
     nodes = (node for part in (*inner, outer) for node in part.nodes())
-    own = all(node.op.reference.__module__.startswith("tetrad.") for node in nodes)
+    own = all(
+        node.op.portable and node.op.reference.__module__.startswith("tetrad.") for node in nodes
+    )
     return own and not any(True for part in inner for _ in large_uses(part))
 
 

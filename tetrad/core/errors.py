@@ -237,6 +237,9 @@ class DispatchError(TetradError):
         self.code = code
         super().__init__(message, source=source, hint=hint)
 
+    def at(self, source: Source) -> TetradError:
+        return type(self)(self.message, code=self.code, source=source, hint=self.hint)
+
 
 class Rejected(DispatchError, ValueError):
     """dispatch: the program is not acceptable; the code is that of its first problem."""
@@ -254,9 +257,14 @@ class TrapError(BackendError):
     """dispatch: a `trap` of the program fired; `trap` is the number it carries, `value` what it
     reports."""
 
-    def __init__(self, message: str, trap: int, value: int, *, code: str) -> None:
+    def __init__(
+        self, message: str, trap: int, value: int, *, code: str, source: Source | None = None
+    ) -> None:
         self.trap, self.value = trap, value
-        super().__init__(message, code=code)
+        super().__init__(message, code=code, source=source)
+
+    def at(self, source: Source) -> TetradError:
+        return type(self)(self.message, self.trap, self.value, code=self.code, source=source)
 
 
 __all__ = [

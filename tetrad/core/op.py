@@ -100,6 +100,9 @@ class Op:
     in_memory: tuple[int, ...] | None = None
     # it stops programs on some operands; None: if it is special
     may_fail: Trait | None = None
+    foldable: bool = True  # it may be computed when a program is compiled, where all is known then
+    portable: bool = True  # False: its settings hold objects of this process, so that a program
+    # with it is not kept on disk
     # its kernels read operands through views, and do light elementwise work on them as they read
     prologue: Trait = False
     # its kernels do the elementwise work on the result before they store it, and so give buffers to

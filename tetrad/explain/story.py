@@ -29,7 +29,7 @@ from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
-from tetrad.schedule.nodes import Control, Launch, Leaf, Loop, Schedule, Step
+from tetrad.schedule.nodes import Callback, Control, Launch, Leaf, Loop, Schedule, Step
 from tetrad.schedule.plan import Life, Plan
 from tetrad.tracing.signature import check_function
 
@@ -42,8 +42,8 @@ SHORT_NS = 500  # a kernel that the roofs allow so little time is bound by being
 
 @record(eq=False)
 class KernelStory:
-    """One launch of the program, or calls of a routine: its size, its best time, and the least time
-    the roofs allow it."""
+    """One launch of the program, or calls of a routine or a function: its size, its best time, and
+    the least time the roofs allow it."""
 
     launch: Leaf
     path: tuple[str, ...]  # names of the calls it is inside of
@@ -64,6 +64,8 @@ class KernelStory:
         """The program of a kernel, or how a routine is called."""
         if isinstance(self.launch, Launch):
             return str(self.launch.program)
+        if isinstance(self.launch, Callback):
+            return f"{self.launch.name}, a function of Python's"
         return f"{self.launch.routine} {self.launch.form}"
 
     @property

@@ -1,7 +1,8 @@
 """Kernel language: what one invocation of a kernel does, as an immutable `Program`.
 
 `build` makes programs, `parse` reads their text, `verify` checks them, `evaluate` computes their
-meaning; `registry` holds programs with known answers. `tetrad.dispatch` runs one. Each is imported
+meaning; `registry` holds programs with known answers. `tetrad.dispatch` runs one, over `resident`
+buffers without copies; `call` makes one an op. Each is imported
 when first used: a program read from disk needs the nodes only.
 """
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
-    "build", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
-    "ptx", "registry", "to_bytes", "to_text", "verify",
+    "build", "call", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
+    "ptx", "registry", "resident", "to_bytes", "to_text", "verify",
     "extension_id", "has_trap", "pack", "pack_bytes_as_u32", "pack_into", "unpack",
 ]  # fmt: skip
 
@@ -42,11 +43,15 @@ HOMES = {  # name -> module
 }  # fmt: skip
 
 
+# what runs programs, and code for other machines: both lie further up
+PROVIDED = {"call": "running kernels", "resident": "running kernels", "ptx": "ptx"}
+
+
 def __getattr__(name: str) -> Any:
     if name == "registry":
         return lazy.module("tetrad.kernel.registry")
-    if name == "ptx":
-        return lazy.provided("ptx").ptx
+    if name in PROVIDED:
+        return getattr(lazy.provided(PROVIDED[name]), name)
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(lazy.module(f"tetrad.kernel.{HOMES[name]}"), name)

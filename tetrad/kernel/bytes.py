@@ -27,6 +27,7 @@ from tetrad.core.errors import (
     ParseError,
     ShapeError,
     TetradError,
+    UnsupportedError,
     an,
 )
 from tetrad.core.floats import guarded
@@ -125,6 +126,9 @@ class ByteWriter:
         self.numbers: dict[n.Instr, int] = {}
 
     def program(self, program: n.Program) -> None:
+        if program.guarded:
+            message = f"{program.name}: a guarded program is one that a compiler made of another"
+            raise UnsupportedError(message, hint="write the program that it was made of")
         self.string(program.name)
         for size in program.workgroup:
             self.number(size)

@@ -110,7 +110,9 @@ class Run:
         self.gone: Array | None = None  # invocations that have returned
         self.shape = (len(groups), program.lanes)
         self.memory = {
-            b: fresh_scratch(b, counts[b] * len(groups)) if b.is_scratch else buffers[b.name]
+            b: fresh_scratch(b, counts[b] * len(groups), program.guarded)
+            if b.is_scratch
+            else buffers[b.name]
             for b in program.buffers
         }
 
@@ -389,13 +391,32 @@ def _shrink(mask: Array, at: Array) -> Array:
     return np.any(mask, axis=shared, keepdims=True) if shared else mask
 
 
+def _guard(run: Run, node: n.Load | n.Store | n.Atomic, mask: Mask) -> tuple[Mask, Mask]:
+    """Which invocations access memory, and of a program that nobody vouches for those whose index
+    is inside the buffer. None: all are, or it is an error if they are not."""
+    if not run.program.guarded:
+        return mask, None
+    at = run.values[node.at]
+    inside = np.atleast_2d(np.greater_equal(at, 0) & np.less(at, run.counts[node.buffer]))
+    return (mask, None) if inside.all() else (_active(inside, mask), inside)
+
+
+def _is_empty(active: Mask, inside: Mask) -> bool:
+    """Are all invocations outside the buffer?"""
+    return inside is not None and active is not None and not active.any()
+
+
 def _buffer_length(run: Run, node: n.BufferLength, mask: Mask) -> None:
     run.values[node] = run.counts[node.buffer]
 
 
 def _atomic(run: Run, node: n.Atomic, mask: Mask) -> None:
-    positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory = run.memory[node.buffer]
+    mask, inside = _guard(run, node, mask)
+    if _is_empty(mask, inside):
+        run.values[node] = np.zeros(run.shape, memory.dtype)
+        return
+    positions = _addresses(run, node.buffer, run.values[node.at], mask)
     if run.races is not None and memory.size:
         run.races.atomic(node.buffer, positions, mask)
     active = np.broadcast_to(np.True_ if mask is None else mask, run.shape)
@@ -408,14 +429,20 @@ def _atomic(run: Run, node: n.Atomic, mask: Mask) -> None:
 
 
 def _load(run: Run, node: n.Load, mask: Mask) -> None:
-    positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory = run.memory[node.buffer]
-    if run.races is not None and memory.size:
-        run.races.load(node.buffer, positions, mask)
-    if memory.size == 0:  # bounds are checked, so no invocation is active
+    mask, inside = _guard(run, node, mask)
+    # bounds are checked, so of an empty buffer no invocation is active
+    if memory.size == 0 or _is_empty(mask, inside):
         run.values[node] = _datum(np.zeros((1, 1), memory.dtype), node.dtype)
-    else:
-        run.values[node] = _datum(np.atleast_2d(memory[positions]), node.dtype)
+        return
+    positions = _addresses(run, node.buffer, run.values[node.at], mask)
+    if run.races is not None:
+        run.races.load(node.buffer, positions, mask)
+    loaded = np.atleast_2d(memory[positions])
+    zero = np.zeros((), memory.dtype)
+    run.values[node] = _datum(
+        loaded if inside is None else np.where(inside, loaded, zero), node.dtype
+    )
 
 
 def _datum(v: Array, dtype: DType) -> Datum:
@@ -423,6 +450,9 @@ def _datum(v: Array, dtype: DType) -> Datum:
 
 
 def _store(run: Run, node: n.Store, mask: Mask) -> None:
+    mask, inside = _guard(run, node, mask)
+    if _is_empty(mask, inside):
+        return
     positions = _addresses(run, node.buffer, run.values[node.at], mask)
     memory, value = run.memory[node.buffer], run.values[node.value]
     if run.races is not None and memory.size:

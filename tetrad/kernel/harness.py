@@ -22,6 +22,7 @@ from tetrad.core.sizes import bind
 from tetrad.kernel import nodes as n
 from tetrad.kernel.bytes import from_bytes, to_bytes
 from tetrad.kernel.evaluate import KernelTrap, evaluate
+from tetrad.kernel.grids.infer import infer_grid
 from tetrad.kernel.merge import merged
 from tetrad.kernel.registry import Bytes, Entry, Expected, ExpectedTrap, Fixpoint, Grid, Sample
 from tetrad.kernel.returns import without_returns
@@ -396,13 +397,13 @@ def grid_of(entry: Entry) -> Grid:
 def inferred(program: n.Program, inputs: Bytes, args: Args) -> Grid:
     arrays = arrays_of(program, inputs, args)
     counts = {b: arrays[b.name].size for b in program.buffers if not b.is_scratch}
-    found: Grid | None = lazy.provided("kernel grids").infer_grid(program, counts)
+    found = infer_grid(program, counts)
     if found is None:
         raise BadInputs(
             f"{program.name}: the grid cannot be told from the program",
             hint="register it with grid=(x, y, z), or a function of its sizes",
         )
-    return found
+    return found  # type: ignore[return-value]  # counts are numbers, so it is
 
 
 def count(program: n.Program) -> int:

@@ -48,11 +48,11 @@ def count_of(
     return array.size if declared is None else declared
 
 
-def fresh_scratch(buffer: n.Buffer, size: int) -> Array:
+def fresh_scratch(buffer: n.Buffer, size: int, is_guarded: bool = False) -> Array:
     """Zeros if the program asks for zeroed scratch; else poison, which shows a read of what was
     never written."""
     dtype = buffer.dtype.np
-    if buffer.zeroed:
+    if buffer.zeroed or is_guarded:
         return np.zeros(size, dtype)
     if buffer.dtype.is_float:
         return np.full(size, np.nan, dtype)

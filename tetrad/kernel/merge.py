@@ -92,9 +92,8 @@ class Merge:
             *(value for values in self.arguments.values() for value in values),
             *self.rebuilt(first.body),
         )
-        program = n.Program(
-            first.name, tuple(self.buffers.values()), first.args + names, first.workgroup, body
-        )
+        buffers, args = tuple(self.buffers.values()), first.args + names
+        program = replace(first, buffers=buffers, args=args, body=body)
         if has_unknown_stride(program, set(names)):
             raise Unlike
         columns = (
@@ -106,7 +105,7 @@ class Merge:
 
     def merged_buffers(self) -> dict[n.Buffer, n.Buffer]:
         """Each buffer of the first program -> the buffer of the merged program."""
-        agree((p.workgroup, p.args, len(p.buffers)) for p in self.programs)
+        agree((p.workgroup, p.guarded, p.args, len(p.buffers)) for p in self.programs)
         rows = list(zip(*(p.buffers for p in self.programs), strict=True))
         for row in rows:
             agree((b.name, b.dtype, b.access, b.zeroed) for b in row)

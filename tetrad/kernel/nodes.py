@@ -388,6 +388,9 @@ class Program:
     args: tuple[str, ...]
     workgroup: tuple[int, int, int]
     body: Block = field(repr=False)
+    # nobody vouches for it: loads out of range give 0, stores out of range do nothing, scratch
+    # starts as zeros
+    guarded: bool = False
 
     @property
     def lanes(self) -> int:

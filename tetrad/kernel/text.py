@@ -133,6 +133,7 @@ def regions_of(program: n.Program, instr: n.Instr) -> str:
 
 def _without_name(program: n.Program) -> str:
     lines = [f"workgroup {' '.join(map(str, program.workgroup))}"]
+    lines += ["guarded"] if program.guarded else []
     lines += [f"args {', '.join(map(_name, program.args))}"] if program.args else []
     lines += _dims(program.buffers)
     lines += [_buffer(b) for b in program.buffers]
@@ -253,6 +254,7 @@ class _Header:
     name: str = ""
     workgroup: tuple[int, int, int] | None = None
     args: tuple[str, ...] = ()
+    guarded: bool = False
     dims: dict[str, Size] = field(default_factory=dict)
     buffers: dict[str, n.Buffer] = field(default_factory=dict)
 
@@ -301,9 +303,8 @@ def _parse_body(header: _Header, lines: list[_KernelLine], position: int) -> n.P
     body = parser.block(2)
     if parser.position < len(lines):
         raise lines[parser.position].expected("an indentation of 2 inside body:")
-    return n.Program(
-        header.name, tuple(header.buffers.values()), header.args, header.workgroup, body
-    )
+    buffers = tuple(header.buffers.values())
+    return n.Program(header.name, buffers, header.args, header.workgroup, body, header.guarded)
 
 
 def _parse_header_line(header: _Header, line: _KernelLine) -> None:
@@ -311,6 +312,8 @@ def _parse_header_line(header: _Header, line: _KernelLine) -> None:
         header.name = _string(line, match[1])
     elif match := _WORKGROUP.match(line.text):
         header.workgroup = (int(match[1]), int(match[2]), int(match[3]))
+    elif line.text == "guarded":
+        header.guarded = True
     elif match := _ARGS.match(line.text):
         header.args = tuple(_unquoted(line, m[0]) for m in re.finditer(_NAME, match[1]))
     elif match := _DIM.match(line.text):
@@ -318,7 +321,7 @@ def _parse_header_line(header: _Header, line: _KernelLine) -> None:
     elif match := _BUFFER.match(line.text):
         _parse_buffer(header, line, match)
     else:
-        raise line.expected("kernel, workgroup, args, dim, buffer or body:")
+        raise line.expected("kernel, workgroup, guarded, args, dim, buffer or body:")
 
 
 def _parse_dim(header: _Header, line: _KernelLine, match: re.Match[str]) -> None:

@@ -16,7 +16,7 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.loopnest.frame import TABLE, Memory
 from tetrad.loopnest.reader import elementwise_rule, splat_value
 from tetrad.ops.matmul.tiles import pack_constant
-from tetrad.schedule.nodes import HostCall, HostMemory, Launch, Leaf, Slot
+from tetrad.schedule.nodes import Callback, HostCall, HostMemory, Launch, Leaf, Slot
 
 
 @record
@@ -122,12 +122,20 @@ def reused(template: Template, group: Group, nodes: tuple[Node, ...], memory: Me
         for slot in step.slots:
             if slot not in places:
                 places[slot] = fresh(slot, group)
-    return [
-        moved_call(step, places, group)
-        if isinstance(step, HostCall)
-        else moved(step, places, group)
-        for step in template.steps
-    ]
+    return [moved_step(step, places, group) for step in template.steps]
+
+
+def moved_step(step: Leaf, places: dict[Slot, Slot], group: Group) -> Leaf:
+    match step:
+        case HostCall():
+            return moved_call(step, places, group)
+        case Callback():
+            inputs, outputs = (
+                tuple(places[s] for s in slots) for slots in (step.inputs, step.outputs)
+            )
+            source = group.root.source
+            return replace(step, inputs=inputs, outputs=outputs, source=source, group=group)
+    return moved(step, places, group)
 
 
 def fresh(slot: Slot, group: Group) -> Slot:

@@ -40,6 +40,4 @@ REGISTRY.later = (
     "tetrad.ops.linalg.systems",
     "tetrad.ops.linalg.factors",
     "tetrad.ops.linalg.eigen",
-    "tetrad.ops.int4.op",
-    "tetrad.ops.linear_4bit.int8",
 )

@@ -43,6 +43,8 @@ def stored(node: Node) -> Node | None:
 def is_foldable(node: Node) -> bool:
     if node.op.kind == "structural" or node.op is expand or not node.inputs or not is_exact(node):
         return False
+    if not node.op.foldable:
+        return False
     if len(node.types) > 1:  # one node stands for all results, a constant for one
         return False
     constants = [stored(i) for i in node.inputs]

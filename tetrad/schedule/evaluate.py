@@ -13,10 +13,12 @@ import numpy as np
 
 from tetrad.core import lapack
 from tetrad.core.sizes import bind
+from tetrad.core.types import ArrayType
 from tetrad.kernel.evaluate import KernelTrap
 from tetrad.kernel.evaluate import evaluate as evaluate_kernel
 from tetrad.schedule.nodes import (
     Call,
+    Callback,
     Control,
     HostCall,
     HostMemory,
@@ -100,6 +102,8 @@ def run_while(step: While, given: list[np.ndarray], run: Run) -> list[np.ndarray
 def run_work(step: Leaf, memory: Memory, dims: Dims) -> None:
     if isinstance(step, HostCall):
         run_host_call(step, memory, dims)
+    elif isinstance(step, Callback):
+        run_callback(step, memory, dims)
     else:
         run_launch(step, memory, dims)
 
@@ -111,7 +115,9 @@ def run_launch(launch: Launch, memory: Memory, dims: Dims) -> None:
         return
     buffers = buffers_of(launch, memory, dims)
     try:
-        evaluate_kernel(launch.program, buffers, launch.arguments(dims), (groups, 1, 1), races=True)
+        evaluate_kernel(
+            launch.program, buffers, launch.arguments(dims), launch.grid(dims), races=True
+        )
     except KernelTrap as trap:
         raise launch.traps[trap.code].error(trap.value) from None
 
@@ -130,6 +136,15 @@ def run_host_call(call: HostCall, memory: Memory, dims: Dims) -> None:
                 ]
                 numbers = numbers_of(call, block, dims)
                 lapack.invoke(lapack.address(call.routine), call.form, numbers, pointers)
+
+
+def run_callback(step: Callback, memory: Memory, dims: Dims) -> None:
+    given = [
+        value_of(slot, memory, dims).copy().reshape(bound_shape(kind, dims))
+        for slot, kind in zip(step.inputs, step.given, strict=True)
+    ]
+    made = step.function(given, [bound_shape(s.type, dims) for s in step.outputs])
+    memory.update((slot, np.ravel(a)) for slot, a in zip(step.outputs, made, strict=True))
 
 
 def home_of(part: HostMemory | HostRoom, arrays: Memory, dims: Dims) -> np.ndarray:
@@ -180,8 +195,12 @@ def blank(slot: Slot, dims: Dims) -> np.ndarray:
     return raw.view(slot.type.dtype.np) if nbytes else np.empty(0, slot.type.dtype.np)
 
 
+def bound_shape(kind: ArrayType, dims: Dims) -> tuple[int, ...]:
+    return tuple(bind(n, dims) for n in kind.storage_shape)
+
+
 def value_of(slot: Slot, memory: Memory, dims: Dims) -> np.ndarray:
-    shape = tuple(bind(n, dims) for n in slot.type.storage_shape)
+    shape = bound_shape(slot.type, dims)
     if slot.literal is not None:
         return slot.literal.array.reshape(shape)
     if slot not in memory:

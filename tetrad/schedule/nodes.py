@@ -3,17 +3,19 @@ may still be formulas of Dims.
 
 A `Slot` is memory for one array: an input, an output, a constant, or an intermediate the planner
 will place. A `Launch` is one kernel program with the slots of its buffers, the formulas of its
-arguments and the size of its grid; a `HostCall` calls a routine of LAPACK; the other steps run
-schedules of their own.
+arguments and the size of its grid; a `HostCall` calls a routine of LAPACK, a `Callback` a function
+of Python's; the other steps run schedules of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tetrad.core.dtypes import u8
-from tetrad.core.errors import BoundsError, TetradError
+from tetrad.core.errors import BoundsError, TetradError, UnsupportedError
 from tetrad.core.record import field, fields, record
 from tetrad.core.sizes import Size, bind, ceil_div
 from tetrad.core.source import Source
@@ -88,10 +90,18 @@ class Launch:
     flops: Size = 0
     source: Source | None = None
     group: Group | None = None  # the nodes it computes, alone or with neighbouring launches
+    # workgroups along x and y, where the kernel looks at more than one axis; None: all along x
+    extents: tuple[Size, Size] | None = None
 
     @property
     def name(self) -> str:
         return self.program.name
+
+    def grid(self, dims: Mapping[str, int]) -> tuple[int, int, int]:
+        """The workgroups along each axis."""
+        groups = bind(self.groups, dims)
+        x, y = (groups, 1) if self.extents is None else (bind(n, dims) for n in self.extents)
+        return (x, y, groups // max(x * y, 1))
 
     def arguments(self, dims: Mapping[str, int]) -> dict[str, int]:
         return {name: bind(size, dims) for name, size in self.args.items()}
@@ -176,6 +186,52 @@ class HostCall:
     @property
     def reads(self) -> frozenset[Slot]:
         return frozenset(part.slot for part in self.operands if part.access != "write")
+
+
+# arrays and the shapes of the results in, the results out
+ArrayFunction = Callable[[Sequence[np.ndarray], Sequence[tuple[int, ...]]], Sequence[np.ndarray]]
+
+
+@record(eq=False)
+class Callback:
+    """A function of Python's, called on the thread of the caller: arrays of the input slots in,
+    arrays for the output slots out."""
+
+    name: str
+    function: ArrayFunction
+    inputs: tuple[Slot, ...]
+    outputs: tuple[Slot, ...]
+    given: tuple[ArrayType, ...]  # what the inputs are: a slot may hold another shape of the array
+    flops: Size = 0
+    source: Source | None = None
+    group: Group | None = None
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        return tuple(dict.fromkeys((*self.inputs, *self.outputs)))
+
+    @property
+    def writes(self) -> frozenset[Slot]:
+        return frozenset(self.outputs)
+
+    @property
+    def updates(self) -> frozenset[Slot]:
+        return frozenset()
+
+    @property
+    def reads(self) -> frozenset[Slot]:
+        return frozenset(self.inputs)
+
+
+def unknown_function(name: str) -> ArrayFunction:
+    """That of a callback which was read from a text."""
+
+    def missing(
+        arrays: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]]
+    ) -> Sequence[np.ndarray]:
+        raise UnsupportedError(f"{name}: a function of Python's cannot be read from a text")
+
+    return missing
 
 
 @record(eq=False)
@@ -330,7 +386,7 @@ class Switch:
 
 
 Control = Call | Loop | While | Switch  # steps that hold other steps
-Leaf = Launch | HostCall  # steps that hold none
+Leaf = Launch | HostCall | Callback  # steps that hold none
 Step = Leaf | Control
 
 

@@ -36,6 +36,7 @@ from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import Buffer
 from tetrad.schedule.nodes import (
     Call,
+    Callback,
     Control,
     HostCall,
     HostMemory,
@@ -75,6 +76,8 @@ def verify_one(schedule: Schedule) -> None:
             verify_launch(schedule, step)
         elif isinstance(step, HostCall):
             verify_host_call(schedule, step)
+        elif isinstance(step, Callback):
+            verify_callback(schedule, step)
         else:
             verify_control(schedule, step)
         verify_order(schedule, step, written)
@@ -172,6 +175,13 @@ def verify_marks(schedule: Schedule, launch: Launch) -> None:
         if result not in written or source in written or source not in launch.slots:
             message = f"{_shown(result)} cannot take over {_shown(source)}"
             raise _error("S008", schedule, launch, message)
+
+
+def verify_callback(schedule: Schedule, step: Callback) -> None:
+    """It writes what is not read at the same time, and no constant."""
+    for slot in step.outputs:
+        if slot in step.inputs or slot.kind == "constant" or step.outputs.count(slot) > 1:
+            raise _error("S006", schedule, step, f"cannot write {_shown(slot)}")
 
 
 # -- host calls ------------------------------------------------------------------------------------
@@ -291,7 +301,10 @@ def dims_in(schedule: Schedule) -> set[Named]:
     for step in schedule.steps:
         if isinstance(step, Launch):
             sizes += [step.groups, step.flops, *step.args.values()]
-            sizes += [b.count for b in step.program.buffers if b.count is not None]
+            sizes += step.extents or ()
+            # those of a user's kernel have names of its own, which arguments tell
+            buffers = () if step.program.guarded else step.program.buffers
+            sizes += [b.count for b in buffers if b.count is not None]
         elif isinstance(step, HostCall):
             sizes += [step.systems, step.flops, *step.numbers]
             sizes += [n for part in step.memory for n in sizes_of(part)]

@@ -6,7 +6,7 @@ they are first asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,6 +75,24 @@ class CpuBackend:
             program, contents, args, grid
         )
         return written
+
+    def bind(
+        self,
+        program: Program,
+        counts: tuple[int, ...],
+        args: Mapping[str, int],
+        grid: tuple[int, int, int],
+        cleared: tuple[bool, ...],
+    ) -> Callable[[Sequence[Storage]], None]:
+        ready: Callable[[Sequence[Storage]], None] = lazy.module(
+            "tetrad.backends.cpu.launch"
+        ).bound(program, counts, tuple(args.items()), grid, cleared)
+        return ready
+
+    def resident(self, array: np.ndarray) -> Storage:
+        held = Storage.allocate(array.nbytes)
+        held.fill(array)
+        return held
 
 
 CPU = CpuBackend()

@@ -15,6 +15,7 @@ import numpy as np
 from tetrad.backends.cpu.encode_host import host_entry, room_layout
 from tetrad.backends.cpu.encode_loops import NUMBER, control_entry, inner_tables, times
 from tetrad.backends.cpu.memory import ALIGNMENT, Storage
+from tetrad.backends.cpu.python_calls import Thunk
 from tetrad.backends.cpu.table import (
     BranchEntry,
     CallEntry,
@@ -31,6 +32,7 @@ from tetrad.core.sizes import bind
 from tetrad.kernel.nodes import TAG_SHIFT, Program
 from tetrad.schedule.nodes import (
     Call,
+    Callback,
     Control,
     HostCall,
     Launch,
@@ -67,6 +69,7 @@ class EncodedTable:
     nanoseconds: float  # estimate, one thread
     bytes_moved: int
     flops: int
+    thunks: tuple[Thunk, ...]  # functions of Python's that the table calls
 
 
 class Constants:
@@ -121,6 +124,7 @@ class TableEncoder:
         entries: list[Entry] = []
         traps: dict[int, TrapSite] = {}
         launches: dict[int, Launch] = {}
+        thunks: list[Thunk] = []
         scratch, cost = 0, Cost()
         for step in schedule.steps:
             if isinstance(step, Control):
@@ -131,12 +135,16 @@ class TableEncoder:
                     cost.add_inner(part, times(step, dims))
                 continue
             cost.add(step, dims)
+            if isinstance(step, Callback):
+                thunks.append(Thunk(step, dims))
+                entries.append(thunks[-1].entry(where))
+                continue
             if isinstance(step, HostCall):
                 rooms = room_layout(step, dims)
                 scratch = max(scratch, rooms[-1])
                 entries += self.host_entries(step, dims, where, rooms)
                 continue
-            needed = scratch_layout(step.program, dims)
+            needed = scratch_layout(step.program, {**dims, **step.arguments(dims)})
             scratch = max(scratch, needed[-1])
             tag = self.tags.setdefault(step, len(self.tags))
             launches[tag] = step
@@ -155,6 +163,7 @@ class TableEncoder:
             cost.nanoseconds,
             cost.bytes,
             cost.flops,
+            tuple(thunks),
         )
 
     def inner(self, schedule: Schedule, dims: Dims) -> dict[Control, list[EncodedTable]]:
@@ -184,7 +193,7 @@ class TableEncoder:
         counts = [nbytes_at(slot.type, dims) // b.dtype.np.itemsize for b, slot in launch.buffers()]
         given = launch.arguments(dims)
         args = [given[a] for a in launch.program.args]
-        numbers = scratch[:-1] + args + [groups, 1] + counts + [tag]
+        numbers = [*scratch[:-1], *args, *launch.grid(dims)[:2], *counts, tag]
         words = [where.word(slot) for slot in launch.slots] + [Word(NUMBER, n) for n in numbers]
         spent = nanoseconds(moved_bytes(launch, dims), bind(launch.flops, dims))
         pieces = int(spent // SLICE_NS) + 1
@@ -267,7 +276,7 @@ def moved_bytes(step: Leaf, dims: Dims) -> int:
     """What a step reads and writes; of slots a launch touches in part, about as much as of the
     largest of the others."""
     sizes = [nbytes_at(slot.type, dims) for slot in step.slots]
-    if isinstance(step, HostCall) or not (step.partly or step.updates):
+    if not isinstance(step, Launch) or not (step.partly or step.updates):
         return sum(sizes)
     in_part = [slot in step.partly or slot in step.updates for slot in step.slots]
     most = max((n for n, part in zip(sizes, in_part, strict=True) if not part), default=0)
@@ -312,7 +321,7 @@ def running(schedule: Schedule, dims: Dims) -> list[Step]:
 
 def times_of(step: Step, dims: Dims) -> int:
     """The workgroups of a launch, or the calls of a routine."""
-    if isinstance(step, Control):
+    if isinstance(step, Control | Callback):
         return 1
     return bind(step.calls if isinstance(step, HostCall) else step.groups, dims)
 
@@ -341,6 +350,8 @@ def describe_entry(step: Step, entry: Entry, schedule: Schedule) -> str:
         return f"{step.name}({', '.join(word_text(w, schedule) for w in given)})"
     if isinstance(step, HostCall) and isinstance(entry, HostEntry):
         return describe_host(step, entry, schedule)
+    if isinstance(step, Callback) and isinstance(entry, KernelEntry):
+        return f"python {step.name} {' '.join(word_text(w, schedule) for w in entry.words)}"
     if not isinstance(entry, KernelEntry) or not isinstance(step, Launch):
         raise TypeError(f"{entry.name}: a launch is a kernel entry, an invocation a call entry")
     storage = [b.name for b in step.program.buffers if not b.is_scratch]

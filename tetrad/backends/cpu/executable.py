@@ -18,6 +18,7 @@ from tetrad.backends.cpu.code_cache import OBJECTS, Objects
 from tetrad.backends.cpu.encode import Constants, EncodedTable, TableEncoder, describe
 from tetrad.backends.cpu.memory import MOST_IDLE, Arenas, Storage, shelf
 from tetrad.backends.cpu.pool import Outcome, Trapped, run
+from tetrad.backends.cpu.python_calls import run_with_python
 from tetrad.backends.cpu.table import Table
 from tetrad.core import lazy, show
 from tetrad.core.errors import CheckError
@@ -38,6 +39,7 @@ TURNS = count()  # numbers calls of a size after another, so that it is known wh
 DEFECT = "a defect of tetrad, please report it"
 
 # how a call is run instead of directly: the call, its storages, threads
+Start = Callable[[Table, Sequence[int], "int | None", bool], "Outcome | None"]
 Watch = Callable[["BoundCall", Sequence[Storage], int | None], list[Storage]]
 
 
@@ -151,7 +153,7 @@ class BoundCall:
         self.copied = executable.memory.copied
         self.watch = executable.watch()
         self.timing = flag("TETRAD_TIME") == "1"
-        self.start = run_beside_lapack if self.table.calls_out else run
+        self.start = start_of(self.table)
         self.simple = all(kind == "fresh" for kind, _ in self.plan)
         self.shelves = [(shelf(size), size) for kind, size in self.plan if kind == "fresh"]
         given = len(executable.schedule.inputs)
@@ -242,6 +244,12 @@ def outside_buffer(launch: Launch, code: int, value: int, dims: Mapping[str, int
     where = sizes.get(buffer, "scratch")
     message = f"{launch.name}: index {value} is outside buffer {buffer.name} ({where})"
     return CheckError(message, source=launch.source, hint=DEFECT)
+
+
+def start_of(table: Table) -> Start:
+    if table.calls_python:
+        return run_with_python
+    return run_beside_lapack if table.calls_out else run
 
 
 def run_beside_lapack(

@@ -220,6 +220,10 @@ class Storage:
         """The bytes of a contiguous array, in place."""
         return Storage(array.__array_interface__["data"][0], array.nbytes, array)
 
+    def fill(self, array: np.ndarray) -> None:
+        """Replace what it holds by the bytes of a contiguous array."""
+        ctypes.memmove(self.ptr, array.__array_interface__["data"][0], array.nbytes)
+
     def as_numpy(
         self, dtype: np.dtype, shape: tuple[int, ...], writable: bool = True
     ) -> np.ndarray:

@@ -394,8 +394,8 @@ def wanted_threads(pool: Pool, table: Table, threads: int | None) -> int:
 
 def hook_of(table: Table) -> int:
     """Handlers run where the signal comes, unless that may be inside another library, which holds
-    locks of its own."""
-    return HOOK if table.calls_out else HOOK | ANYTIME
+    locks of its own, or in Python, which runs them itself."""
+    return HOOK if table.calls_out or table.calls_python else HOOK | ANYTIME
 
 
 def pack_slowly(context: Context, table: Table, options: int, bases: Sequence[int]) -> None:

@@ -52,6 +52,7 @@ class KernelEntry:
     serial: bool = False
     barrier: bool = True
     shared: bool = False
+    calls_python: bool = False  # its function is one of Python's
 
 
 VALUE, ADDRESS, SCRATCH = 0, 1, 2  # what a routine is given: see `native.entries`
@@ -174,7 +175,8 @@ class Table:
     """
 
     __slots__ = (
-        "_image", "address", "base_count", "calls_out", "entries", "heavy", "inner", "meets",
+        "_image", "address", "base_count", "calls_out", "calls_python", "entries", "heavy", "inner",
+        "meets",
         "names", "pack",
         "scratch_bytes", "slots", "stack_bytes", "width", "work",
     )  # fmt: skip
@@ -200,7 +202,9 @@ class Table:
             chain(map(width_of, self.entries), map(inner_width, self.entries, encoded)), default=0
         )
         self.meets = any(map(stands_alone, self.entries))  # does every execution pass a barrier?
-        self.calls_out = any(getattr(e, "calls_out", False) for e in (*self.entries, *self.inner))
+        parts = (*self.entries, *self.inner)
+        self.calls_python = any(getattr(e, "calls_python", False) for e in parts)
+        self.calls_out = any(getattr(e, "calls_out", False) for e in parts)
         self.work = sum(e.work for e in encoded)
         # What only a condition ends may go on for ever: Ctrl-C has to reach it.
         self.heavy = self.work >= (HEAVY_GROUPS if heavy is None else FOREVER) or bool(heavy)

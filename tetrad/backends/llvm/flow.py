@@ -63,10 +63,8 @@ def emit_for(cg: Codegen, node: n.For) -> None:
         cg.set(node.counter, Emitted(counter, 0))
         cg.run(node.body)
         following = cg.stepped(counter, node.step)
-        if cg.isa.hears_stop and is_long(node):
-            passed = cg.new(f"and i64 {following}, {HEARING - 1}")
-            with guarded(cg, cg.new(f"icmp ult i64 {passed}, {node.step}")):
-                cg.leave_if_stopped()
+        if cg.isa.hears_stop:
+            hear(cg, node, following)
         cg.line(f"store i64 {following}, ptr {slot}")
         again = cg.new(f"icmp slt i64 {following}, {stop}")
         cg.line(f"br i1 {again}, label {body}, label {done}")
@@ -77,8 +75,25 @@ def emit_for(cg: Codegen, node: n.For) -> None:
     cg.splice(scope)
 
 
+def hear(cg: Codegen, node: n.For, following: str) -> None:
+    """Look at the stop word now and then: whoever presses Ctrl-C should not wait for the end of a
+    long loop. Of a kernel that nobody vouches for, around every inner loop and wherever it is not
+    known how long one is."""
+    is_strange = cg.check == "mask"
+    if is_strange and any(isinstance(instr, n.For) for instr in n.walk(node.body)):
+        cg.leave_if_stopped()
+    elif is_long(node) or (is_strange and not has_known_bounds(node)):
+        passed = cg.new(f"and i64 {following}, {HEARING - 1}")
+        with guarded(cg, cg.new(f"icmp ult i64 {passed}, {node.step}")):
+            cg.leave_if_stopped()
+
+
+def has_known_bounds(node: n.For) -> bool:
+    return isinstance(node.start, n.Const) and isinstance(node.stop, n.Const)
+
+
 def is_long(node: n.For) -> bool:
-    """Is it known to run for a while? Whoever presses Ctrl-C should not wait for its end."""
+    """Is it known to run for a while?"""
     start, stop = (
         bound.value if isinstance(bound, n.Const) else 0 for bound in (node.start, node.stop)
     )

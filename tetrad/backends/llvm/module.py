@@ -46,6 +46,7 @@ def emit_function(
     """entry -> group -> (pieces of the workgroup) -> next -[more]-> group;  -> exit"""
     program = without_returns(program)
     lanes, pieces = vector_shape(program)
+    check = "mask" if program.guarded else check
     cg = Codegen(program, target, rules, varying(program), lanes, check)
     with cg.child() as outer:
         prologue(cg, program)

@@ -1,0 +1,1 @@
+"""Functions of Python's, called from inside a program."""

@@ -1,0 +1,127 @@
+"""callback: a function of the user's, on arrays of NumPy, as an op.
+
+The function is a setting, so a program with it lives in this process only. What it returns is
+checked against what was promised. `tracing.callbacks` has the public function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tetrad.core.dtypes import DType, as_dtype
+from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError
+from tetrad.core.op import op
+from tetrad.core.record import record
+from tetrad.core.sizes import Shape
+from tetrad.core.tree import TreeDef, flatten, unflatten
+from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Node
+from tetrad.ops.calculus import expand, run
+from tetrad.ops.rules import Array
+
+Batched = tuple[bool, ...]
+METHODS = ("sequential", "expand_dims", "broadcast_all")
+
+
+@record
+class HostFunction:
+    """A function of Python's with the trees of its arguments and of its result."""
+
+    function: Callable[..., Any]
+    given: TreeDef  # positional arguments, and those by name
+    gives: TreeDef
+    dtypes: tuple[DType, ...]
+
+    @property
+    def name(self) -> str:
+        return str(getattr(self.function, "__name__", type(self.function).__name__))
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __call__(self, arrays: Sequence[Array], shapes: Sequence[Shape]) -> tuple[Array, ...]:
+        """Run it, and check what it returns."""
+        positional, named = unflatten(self.given, list(arrays))
+        leaves, tree = flatten(self.function(*positional, **named))
+        if tree is not self.gives:
+            wanted, came = (", ".join(t.leaf_names("result")) for t in (self.gives, tree))
+            raise TraceError(
+                f"callback: {self.name} returned {came or 'nothing'}, promised was {wanted}",
+                hint="td.callback(f, result, ...): result has the tree of what f returns",
+            )
+        names = self.gives.leaf_names("result")
+        rows = zip(leaves, shapes, self.dtypes, names, strict=True)
+        return tuple(self.checked(*row) for row in rows)
+
+    def checked(self, leaf: Any, shape: Shape, dtype: DType, name: str) -> Array:
+        found = np.asarray(leaf)
+        wanted = ArrayType(dtype, shape)
+        if found.shape != shape:
+            raise ShapeError(
+                f"callback: {self.name} returned {name} of shape {list(found.shape)}, promised "
+                f"was {wanted}"
+            )
+        if isinstance(leaf, bool | int | float | complex):
+            return found.astype(dtype.np)
+        if known(found) is not dtype:
+            raise DtypeError(
+                f"callback: {self.name} returned {name} of {found.dtype}, promised was {wanted}",
+                hint=f"return it as {dtype.long_name}, or promise what it is",
+            )
+        return found
+
+
+def known(array: Array) -> DType | None:
+    try:
+        return as_dtype(array.dtype)
+    except TetradError:
+        return None
+
+
+def callback_type(
+    *operands: ArrayType, function: HostFunction, shapes: tuple[Shape, ...], vmap_method: str
+) -> ArrayType | tuple[ArrayType, ...]:
+    kinds = [ArrayType(dtype, shape) for dtype, shape in zip(function.dtypes, shapes, strict=True)]
+    return kinds[0] if len(kinds) == 1 else tuple(kinds)
+
+
+@op(type=callback_type, kind="special", public=False, foldable=False, portable=False)
+def callback(
+    *operands: Array, function: HostFunction, shapes: tuple[Shape, ...], vmap_method: str
+) -> Array | tuple[Array, ...]:
+    """function(operands), of copies, so that it cannot change what it is given.
+
+    >>> given, gives = flatten(((0,), {}))[1], flatten(0)[1]
+    >>> turned = HostFunction(np.flip, given, gives, (as_dtype("int64"),))
+    >>> callback(np.arange(3), function=turned, shapes=((3,),), vmap_method="sequential")
+    array([2, 1, 0])
+    """
+    made = function([np.array(x) for x in operands], shapes)
+    return made[0] if len(made) == 1 else made
+
+
+callback.not_differentiable("nobody knows what the function computes; td.custom_vjp gives a rule")
+
+
+@callback.batch
+def callback_batch(
+    batched: Batched,
+    *operands: Node,
+    function: HostFunction,
+    shapes: tuple[Shape, ...],
+    vmap_method: str,
+) -> Any:
+    """All rows at once, where the function takes a leading axis; else one after the other."""
+    if vmap_method == "sequential":
+        return None
+    size = next(x.type.shape[0] for x, flag in zip(operands, batched, strict=True) if flag)
+    wide = 1 if vmap_method == "expand_dims" else size
+    rows = [
+        x if flag else expand(run("reshape", x, shape=(1, *x.type.shape)), (wide, *x.type.shape))
+        for x, flag in zip(operands, batched, strict=True)
+    ]
+    whole = tuple((size, *shape) for shape in shapes)
+    return callback(*rows, function=function, shapes=whole, vmap_method=vmap_method)

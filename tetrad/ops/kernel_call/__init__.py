@@ -1,0 +1,1 @@
+"""Kernels of the user, called from inside a program."""
