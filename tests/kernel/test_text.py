@@ -62,6 +62,7 @@ body:
   %22: f32 = broadcast(%21)
   %23: index = id("group", 1)
   store(y, %23, %22, hint="stream")
+  %24: f32 = permute(%2, %19)
 """
 
 

@@ -219,6 +219,17 @@ class Shuffle(Value):
 
 
 @record(eq=False)
+class Permute(Value):
+    """The value of `x` in lane `at` (u32), modulo the lanes: a table of 16 entries in a register.
+
+    Of types of 32 bits, in workgroups of 16 lanes, or 8, 4, 2, 1. Cross-lane, as a shuffle.
+    """
+
+    x: Value
+    at: Value
+
+
+@record(eq=False)
 class Broadcast(Value):
     """The value of invocation `lane`, for all invocations of the workgroup: a uniform value."""
 
@@ -335,6 +346,6 @@ class Program:
 
 INSTRUCTIONS: tuple[type[Instr], ...] = (
     Const, Arg, Id, Load, Store, Binary, Compare, Unary, Select, Cast, Bitcast, Fma, Dot4, Lookup,
-    Shuffle, Broadcast,
+    Shuffle, Permute, Broadcast,
     Vote, Local, Get, Set, For, If, Barrier, Trap, Prefetch, Region,
 )  # fmt: skip
