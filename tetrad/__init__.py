@@ -29,6 +29,7 @@ lazy.PROVIDERS.update(
         "the public namespace": "tetrad",
         "methods of arrays": "tetrad.arrays.functions",
         "quantised arrays": "tetrad.arrays.quantized",
+        "compiled functions": "tetrad.compiler.jit",
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",
         "targets": "tetrad.backends",

@@ -20,6 +20,7 @@ import tetrad.ops.dynamic.op
 import tetrad.ops.experts.op
 import tetrad.ops.fft.op
 import tetrad.ops.gather
+import tetrad.ops.groups.op
 import tetrad.ops.linalg.eigen
 import tetrad.ops.linalg.factors
 import tetrad.ops.linalg.systems

@@ -1,8 +1,9 @@
 """Passes, quantised weights: rules by which a product reads a quantised weight directly instead of
 decoding it first.
 
-Bit-exact: decoding does not round beyond what the product would see, and the order of the sum is
-that of a float matmul.
+Decoding does not round beyond what the product would see. With a weight in blocks the order of the
+sum is that of a float matmul; with one in groups it is that of the product with such a weight
+(docs/numerics.md), which is the licence of those rules.
 """
 
 # mypy: disable-error-code="no-any-return"
@@ -10,17 +11,50 @@ that of a float matmul.
 
 from __future__ import annotations
 
+from tetrad.core.dtypes import DType
 from tetrad.graph.nodes import Node
-from tetrad.ops.matmul.op import matmul
+from tetrad.ops.groups.op import dequantize_groups
+from tetrad.ops.matmul.op import are_rows_of_groups, matmul
 from tetrad.ops.movement import transpose
 from tetrad.ops.quantized.op import dequantize
 from tetrad.passes.rewrite import Rules, var
 
 quantized = Rules("quantized")
 x, w = var("x"), var("w")
+codes, scale, zero = var("codes"), var("scale"), var("zero")
+scheme, group, dtype = var("scheme"), var("group"), var("dtype")
 
 
 @quantized.rule(matmul(x, transpose(dequantize(w), perm=(1, 0))))
 def read_weight_in_place(x: Node, w: Node) -> Node | None:
     """matmul(x, transpose(dequantize(w)))  ->  matmul(x, w, transposed=True), for matrices."""
     return matmul(x, w, transposed=True) if x.type.rank == 2 else None
+
+
+LICENCE = "the order of a sum is that of a product with a weight in groups"
+symmetric = dequantize_groups(codes, scale, scheme=scheme, group=group, dtype=dtype)
+affine = dequantize_groups(codes, scale, zero, scheme=scheme, group=group, dtype=dtype)
+
+
+@quantized.rule(matmul(x, transpose(symmetric, perm=(1, 0))), licence=LICENCE)
+def read_groups_in_place(
+    x: Node, codes: Node, scale: Node, scheme: str, group: int, dtype: DType
+) -> Node | None:
+    """matmul(x, transpose(dequantize_groups(codes, scale)))  ->  matmul(x, codes, scale,
+    transposed=True), for matrices whose rows are made of groups."""
+    return product_in_place(x, (codes, scale), scheme, group)
+
+
+@quantized.rule(matmul(x, transpose(affine, perm=(1, 0))), licence=LICENCE)
+def read_affine_groups_in_place(
+    x: Node, codes: Node, scale: Node, zero: Node, scheme: str, group: int, dtype: DType
+) -> Node | None:
+    """The same, with zero points."""
+    return product_in_place(x, (codes, scale, zero), scheme, group)
+
+
+def product_in_place(x: Node, weight: tuple[Node, ...], scheme: str, group: int) -> Node | None:
+    kinds = [part.type for part in weight]
+    if x.type.rank != 2 or not are_rows_of_groups(x.type, *kinds, scheme=scheme, group=group):
+        return None
+    return matmul(x, *weight, transposed=True, scheme=scheme, group=group)

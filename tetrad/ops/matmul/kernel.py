@@ -8,6 +8,8 @@ from tetrad.graph.group import Group
 from tetrad.loopnest.frame import Frame
 from tetrad.ops.matmul.decoded_rows import DecodedMatmul
 from tetrad.ops.matmul.few_rows import lower_few_rows
+from tetrad.ops.matmul.group_int8 import GroupInt8
+from tetrad.ops.matmul.group_rows import GroupRows
 from tetrad.ops.matmul.int8_rows import Int8Matmul
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.matmul.plan import MatmulPlan, plan_matmul, product_of
@@ -22,6 +24,8 @@ GENERATORS: dict[str, Generator] = {
     "weight_rows": lambda *given: RowMatmul(*given).launch(),
     "decoded_rows": lambda *given: DecodedMatmul(*given).launch(),
     "int8_rows": lambda *given: Int8Matmul(*given).launch(),
+    "group_rows": lambda *given: GroupRows(*given).launches(),
+    "group_int8": lambda *given: GroupInt8(*given).launches(),
     "panels": lambda *given: Int8Matmul(*given).launch_panels(),
 }
 
