@@ -16,9 +16,7 @@ import numpy as np
 from tetrad.arrays.groups import (
     GROUPED,
     GroupQuantized,
-    from_parts,
     from_packed,
-    matmul,
     quantize_in_groups,
 )
 from tetrad.core.dtypes import f32, named

@@ -8,6 +8,7 @@ in the same order (`ops.groups`). Checks of settings and lengths are here too.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ NF4 = (
     0.7229568362236023, 1.0,
 )  # fmt: skip
 # a number above so many of these has that code; on one of them it has the lower
-MIDPOINTS = tuple((a + b) / 2 for a, b in zip(NF4, NF4[1:], strict=False))
+MIDPOINTS = tuple((a + b) / 2 for a, b in pairwise(NF4))
 
 
 def has_zeros(scheme: str) -> bool:

@@ -54,9 +54,7 @@ def chosen(k: KernelBuilder, code: Val, entries: list[Val]) -> Val:
     bit = 1
     while len(entries) > 1:
         is_odd = (code & bit).ne(0)
-        entries = [
-            k.select(is_odd, b, a) for a, b in zip(entries[::2], entries[1::2], strict=True)
-        ]
+        entries = [k.select(is_odd, b, a) for a, b in zip(entries[::2], entries[1::2], strict=True)]
         bit *= 2
     return entries[0]
 

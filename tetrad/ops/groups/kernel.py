@@ -15,12 +15,13 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
-from tetrad.ops.groups import quantize_kernel
+from tetrad.ops.groups import product_kernel, quantize_kernel
 from tetrad.ops.groups.decode import code_numbers, group_table, unscaled
 from tetrad.ops.groups.op import (
     dequantize_groups,
     lead_of,
     pack_nibbles,
+    product_groups,
     quantize_groups,
     reduce_groups,
 )
@@ -35,6 +36,7 @@ SECOND = tuple(i + LANES // 2 for i in FIRST)
 
 
 quantize_groups.kernel(quantize_kernel.lower_quantize)
+product_groups.kernel(product_kernel.lower_product)
 
 
 @pack_nibbles.kernel
@@ -153,5 +155,3 @@ def lower_reduce(frame: Frame, group: Group) -> Launch:
                 acc.set(acc.get() + number)
         k.store(out, lane, acc.get())
     return frame.finish(ceil_div(total, LANES), group, flops=product(x.type.shape) * 2)
-
-

@@ -54,7 +54,8 @@ def unpack_nibbles(x: Array, *, types: Types) -> Array:
     Array([ 1,  2, 15], uint8)
     """
     kind = types[0]
-    codes = meaning.unpack_nibbles(x, plain(product(kind.shape))).reshape(kind.shape)
+    shape = tuple(map(plain, kind.shape))
+    codes = meaning.unpack_nibbles(x, prod(shape)).reshape(shape)
     if kind.dtype is u4:
         return codes
     return (codes ^ np.uint8(8)).view(np.int8) - np.int8(8)
@@ -298,17 +299,16 @@ def reduce_groups(
 def _back_to_x(
     ct: Node, x: Node, codes: Node, *zero: Node, scheme: str, group: int, lead: int
 ) -> Node:
-    made: Node = dequantize_groups(
-        codes, ct, *zero, scheme=scheme, group=group, dtype=x.type.dtype
-    )
+    made: Node = dequantize_groups(codes, ct, *zero, scheme=scheme, group=group, dtype=x.type.dtype)
     return made
 
 
 def _by_zero_of_sum(
     t: Node, y: Node, x: Node, codes: Node, zero: Node, *, scheme: str, group: int, lead: int
 ) -> Node:
-    made: Node = reduce_groups(x, codes, scheme="ones", group=group, lead=lead)
-    return -(made * t)
+    sums: Node = reduce_groups(x, codes, scheme="ones", group=group, lead=lead)
+    made: Node = -(sums * t)
+    return made
 
 
 def _by_x(t: Node, y: Node, x: Node, codes: Node, *zero: Node, **params: Any) -> Node:
@@ -324,3 +324,37 @@ reduce_groups.transpose(_back_to_x)
 def reduce_groups_batch(batched: Batched, *operands: Node, lead: int, **params: Any) -> Node:
     made: Node = reduce_groups(*repeated_codes(batched, operands, 1), lead=lead + 1, **params)
     return made
+
+
+# -- sums over groups of a product -----------------------------------------------------------------
+
+
+def product_groups_type(
+    a: ArrayType, b: ArrayType, *weight: ArrayType, scheme: str, group: int, lead: int
+) -> ArrayType:
+    if a.rank != 2 or b.rank != 2 or a.shape[1] != b.shape[0] or a.dtype is not b.dtype:
+        raise ShapeError(f"product_groups: takes matrices, got {a} and {b}")
+    product_type = ArrayType(a.dtype, (a.shape[0], b.shape[1]))
+    return reduce_groups_type(product_type, *weight, scheme=scheme, group=group, lead=lead)
+
+
+@op(type=product_groups_type, kind="special", typed=True, may_fail=False, public=False)
+@ieee
+def product_groups(
+    a: Array, b: Array, codes: Array, *zero: Array, scheme: str, group: int, lead: int, types: Types
+) -> Array:
+    """reduce_groups(a b, ...), whose matrix exists only in registers: what a product with a weight
+    in groups gives back to its factors. Each element of a b is one fma chain.
+
+    >>> import tetrad as td
+    >>> codes = td.asarray([[9, 7], [8, 15]], dtype=td.uint4)
+    >>> a, b = td.asarray([[1.0], [2.0]]), td.asarray([[1.0, 3.0]])
+    >>> product_groups(a, b, codes, scheme="int4", group=2, lead=0)
+    Array([-2., 42.], float32)
+    """
+    whole = (a.astype(np.float64) @ b.astype(np.float64)).astype(a.dtype)
+    settings = {"scheme": scheme, "group": group, "lead": lead}
+    return np.asarray(reduce_groups.reference(whole, codes, *zero, **settings, types=types[2:]))
+
+
+product_groups.not_differentiable("the passes make it, after derivatives are taken")

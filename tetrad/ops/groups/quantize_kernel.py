@@ -182,7 +182,7 @@ def lower_vectors(frame: Frame, group: Group, job: Quantizer) -> Launch:
                 code_of(k, job, read(k, x, start + step + h * LANES), scale, zero, midpoints)
                 for h in range(2)
             ]
-            low, high = k.shuffle(*halves, EVEN), k.shuffle(*halves, ODD)
+            low, high = (k.shuffle(halves[0], halves[1], lanes) for lanes in (EVEN, ODD))
             where = (start + step) // 2 + k.lane()
             k.store(codes, where, k.cast(low | (high << 4), u8))
     return frame.finish(-(-job.groups // per), group, flops=job.n * 8)
@@ -223,9 +223,7 @@ def joined(k: KernelBuilder, x: Val, join: Callable[[Val, Val], Val]) -> Val:
 # -- any groups ------------------------------------------------------------------------------------
 
 
-def lower_factors(
-    frame: Frame, group: Group, job: Quantizer, slots: tuple[Slot, ...]
-) -> Launch:
+def lower_factors(frame: Frame, group: Group, job: Quantizer, slots: tuple[Slot, ...]) -> Launch:
     """A group in each lane."""
     k, x = frame.k, frame.reading.buffers[group.root.inputs[0]]
     outputs = [frame.output(slot) for slot in slots[1:]]

@@ -86,11 +86,11 @@ class GroupInt8(GroupProduct):
 
     def run_tile(self, rows: list[Val], outputs: list[Val]) -> None:
         k = self.k
-        sums = {
-            (i, j): k.local(0.0, f32) for i in range(len(rows)) for j in range(len(outputs))
-        }
+        sums = {(i, j): k.local(0.0, f32) for i in range(len(rows)) for j in range(len(outputs))}
         with k.loop(self.blocks) as block:
             left = [self.left(row, block) for row in rows]
+            for output in outputs:  # rows are too short for processors to ask in time themselves
+                k.prefetch(self.codes, self.word_at(output + len(outputs), block))
             for j, output in enumerate(outputs):
                 self.run_block(sums, j, left, output, block)
         self.store(sums, rows, outputs)
@@ -115,6 +115,8 @@ class GroupInt8(GroupProduct):
         word = self.word(output, block)
         even, odd = word & LOW_HALVES, (word >> 4) & LOW_HALVES
         scale, zero = self.factor(0, output, block), self.factor(1, output, block)
+        if scale is None:
+            raise TypeError("a weight in groups has scales")
         for i, (left_even, left_odd, total, of_row) in enumerate(left):
             if self.weight.scheme == "nf4":
                 dot = k.cast(table_dot(k, (even, odd), (left_even, left_odd), total), f32)
@@ -130,7 +132,7 @@ class GroupInt8(GroupProduct):
     def word(self, output: Val, block: Val) -> Val:
         """Sixteen words of a row; zeros behind its end, where codes of x are zeros too."""
         k = self.k
-        at = output * (self.columns // EACH) + block * LANES + k.lane()
+        at = self.word_at(output, block) + k.lane()
         if self.columns % INT8_BLOCK == 0:
             return k.load(self.codes, at)
         found = k.local(0, u32)
@@ -138,42 +140,34 @@ class GroupInt8(GroupProduct):
             found.set(k.load(self.codes, at))
         return found.get()
 
-    def factor(self, which: int, output: Val, block: Val) -> Val:
-        """Of the columns of each lane: one for all where groups are whole blocks, or groups are
-        halves and quarters of a block, or whatever they are."""
+    def word_at(self, output: Val, block: Val) -> Val:
+        return output * (self.columns // EACH) + block * LANES
+
+    def factor(self, which: int, output: Val, block: Val) -> Val | None:
+        """Of the columns of each lane: one for all where groups are whole blocks; else of groups
+        that are parts of a block, or whatever they are."""
         k, weight = self.k, self.weight
         column = block * INT8_BLOCK
-        if weight.span % INT8_BLOCK == 0 or which >= len(weight.factors):
-            return weight.factor(which, output, column)  # type: ignore[return-value]
+        whole = weight.factor(which, output, column)
+        if weight.span % INT8_BLOCK == 0 or whole is None:
+            return whole
         parts = INT8_BLOCK // weight.span if INT8_BLOCK % weight.span == 0 else LANES
-        each = INT8_BLOCK // parts
-        last = self.columns - weight.span
-        found = [
-            weight.factor(which, output, k.min(column + part * each, last))
-            for part in range(parts)
-        ]
-        return chosen_by_lane(k, found, LANES // parts)
+        for part in range(1, parts):
+            start = k.min(column + part * (INT8_BLOCK // parts), self.columns - EACH)
+            value = weight.factor(which, output, start)
+            if value is not None:
+                whole = k.select(k.lane() < part * (LANES // parts), whole, value)
+        return whole
 
 
-def chosen_by_lane(k: KernelBuilder, found: list[Val], each: int) -> Val:
-    """The first in the first `each` lanes, and so on."""
-    result = found[0]
-    for part, value in enumerate(found[1:], 1):
-        result = k.select(k.lane() < part * each, result, value)
-    return result
-
-
-def table_dot(
-    k: KernelBuilder, codes: tuple[Val, Val], left: tuple[Val, Val], total: Val
-) -> Val:
-    """The exact dot with entries of the table, in units."""
-    dots = []
-    for table, most in zip(entry_bytes(), (255, 127), strict=True):
-        dot = k.const(0, i32)
-        for code, x in zip(codes, left, strict=True):
-            dot = k.dot4(dot, k.lookup(code, table), x, most)
-        dots.append(dot)
-    return (dots[0] << 7) + dots[1] - total * (BYTE_OFFSET * STEP + LOW_OFFSET)
+def table_dot(k: KernelBuilder, codes: tuple[Val, Val], left: tuple[Val, Val], total: Val) -> Val:
+    """The exact dot with entries of the table, in units; what offsets add is taken off first."""
+    high, low = entry_bytes()
+    tops, rest = k.const(0, i32), total * -(BYTE_OFFSET * STEP + LOW_OFFSET)
+    for code, x in zip(codes, left, strict=True):
+        tops = k.dot4(tops, k.lookup(code, high), x, 255)
+        rest = k.dot4(rest, k.lookup(code, low), x, 127)
+    return (tops << 7) + rest
 
 
 # -- rows of x -------------------------------------------------------------------------------------

@@ -16,12 +16,14 @@ from tetrad.core.sizes import ceil_div, plain, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import LocalVar, Val
+from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.ops.groups.decode import code_numbers, group_table
 from tetrad.ops.matmul.op import PAIR
 from tetrad.ops.matmul.plan import MANY, MatmulPlan
 from tetrad.schedule.nodes import Launch, Slot
 
+CHUNKS = (128, 64, 32)  # columns written out; 128 are a line of memory
 EVEN, ODD = tuple(range(0, PAIR, 2)), tuple(range(1, PAIR, 2))
 
 
@@ -51,8 +53,10 @@ class GroupWeight:
 class GroupProduct:
     """What both products with a weight in groups share: which rows and outputs a workgroup takes.
 
-    A subclass lays out the rows of x (`stage`) and multiplies a tile (`run_tile`).
+    Who inherits it lays out the rows of x, says where results go (`out`) and multiplies tiles.
     """
+
+    out: Buffer
 
     def __init__(self, frame: Frame, group: Group, plan: MatmulPlan) -> None:
         self.frame, self.k, self.group, self.plan = frame, frame.k, group, plan
@@ -71,7 +75,9 @@ class GroupProduct:
         start = self.k.group_id() * self.plan.columns
         return start, self.k.min(start + self.plan.columns, self.frame.sizes.val(self.outputs))
 
-    def store(self, sums: dict[tuple[int, int], LocalVar], rows: list[Val], outputs: list[Val]) -> None:
+    def store(
+        self, sums: dict[tuple[int, int], LocalVar], rows: list[Val], outputs: list[Val]
+    ) -> None:
         k, pitch = self.k, self.frame.sizes.val(self.outputs)
         for (i, j), acc in sums.items():
             total = k.cast(k.reduce_lanes("add", acc), self.node.type.dtype)
@@ -93,6 +99,7 @@ class GroupRows(GroupProduct):
         self.codes = frame.view(self.weight.slot, u8)
         self.out = frame.output(frame.memory.slots[self.node])
         self.numbers = code_numbers(k, self.weight.scheme)
+        self.chunk = next(c for c in CHUNKS if self.weight.span % c == 0)
         total = frame.sizes.val(self.rows)
         is_known = isinstance(self.rows, int)
         if is_known and plain(self.rows) < MANY:
@@ -136,20 +143,25 @@ class GroupRows(GroupProduct):
         sums = self.fresh(rows, outputs)
         with k.loop(self.columns, 0, weight.span) as first:
             tables = [self.table(output, first) for output in outputs]
-            with k.loop(weight.span, 0, PAIR) as step:
-                column = first + step
-                right = [
-                    self.decode(table, output, column)
-                    for table, output in zip(tables, outputs, strict=True)
-                ]
-                self.multiply(sums, rows, column, right)
+            with k.loop(weight.span, 0, self.chunk) as step:
+                for output in outputs:
+                    self.ask_ahead(output + len(outputs), first + step)
+                for column in (first + step + c for c in range(0, self.chunk, PAIR)):
+                    right = [
+                        self.decode(table, output, column)
+                        for table, output in zip(tables, outputs, strict=True)
+                    ]
+                    self.multiply(sums, rows, column, right)
         self.store(sums, rows, outputs)
+
+    def ask_ahead(self, output: Val, column: Val) -> None:
+        """For a line of the codes that the next tile reads: rows are too short for processors to
+        ask in time by themselves."""
+        self.k.prefetch(self.codes, (output * self.columns + column) // 2)
 
     def fresh(self, rows: list[Val], outputs: list[Val]) -> dict[tuple[int, int], LocalVar]:
         return {
-            (i, j): self.k.local(0.0, f32)
-            for i in range(len(rows))
-            for j in range(len(outputs))
+            (i, j): self.k.local(0.0, f32) for i in range(len(rows)) for j in range(len(outputs))
         }
 
     def table(self, output: Val, column: Val) -> Val:
@@ -227,7 +239,7 @@ class GroupRows(GroupProduct):
 
 
 def stage_pairs(frame: Frame, x: Node, pairs: Slot) -> Launch:
-    """pairs[row] = the row with even and odd columns of each 32 apart, in f32; a row a workgroup."""
+    """pairs[row] = the row in f32, even and odd columns of each 32 apart; a row a workgroup."""
     k, columns = frame.k, plain(x.type.shape[1])
     frame.reads([x])
     out, row = frame.output(pairs), k.group_id()
@@ -237,5 +249,5 @@ def stage_pairs(frame: Frame, x: Node, pairs: Slot) -> Launch:
         ]
         for half, lanes in enumerate((EVEN, ODD)):
             at = row * columns + column + half * LANES + k.lane()
-            k.store(out, at, k.shuffle(*halves, lanes))
+            k.store(out, at, k.shuffle(halves[0], halves[1], lanes))
     return frame.finish(x.type.shape[0], flops=0)

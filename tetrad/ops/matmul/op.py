@@ -334,9 +334,7 @@ def _by_scale(
 def _by_zero(
     t: Node, y: Node, a: Node, codes: Node, scale: Node, zero: Node, *, group: int, **settings: Any
 ) -> Node:
-    change = dequantize_groups(
-        codes, -(scale * t), scheme="ones", group=group, dtype=a.type.dtype
-    )
+    change = dequantize_groups(codes, -(scale * t), scheme="ones", group=group, dtype=a.type.dtype)
     made: Node = matmul(a, swapped(change))
     return made
 

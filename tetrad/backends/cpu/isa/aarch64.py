@@ -80,9 +80,7 @@ def permute(cg: Codegen, x: str, at: str) -> str | None:
     """The table is 64 bytes, in four registers; a word is at four times its place."""
     if cg.lanes != 16:
         return None
-    tables = [
-        (BYTE, cg.new(f"bitcast {WORD} {part} to {BYTE}")) for part in pieces(cg, WIDTH, x)
-    ]
+    tables = [(BYTE, cg.new(f"bitcast {WORD} {part} to {BYTE}")) for part in pieces(cg, WIDTH, x)]
     words = []
     for part in pieces(cg, WIDTH, at):
         inside = cg.new(f"and {WORD} {part}, splat (i32 15)")
