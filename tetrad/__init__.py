@@ -30,6 +30,7 @@ lazy.PROVIDERS.update(
         "methods of arrays": "tetrad.arrays.functions",
         "packed nibbles": "tetrad.arrays.int4",
         "quantised arrays": "tetrad.arrays.quantized",
+        "compiled functions": "tetrad.compiler.jit",
         "running kernels": "tetrad.compiler.run_kernels",
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",

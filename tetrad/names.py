@@ -24,10 +24,12 @@ from tetrad.core.dtypes import (
     f16,
     f32,
     f64,
+    i4,
     i8,
     i16,
     i32,
     i64,
+    u4,
     u8,
     u16,
     u32,
@@ -49,8 +51,8 @@ __array_api_version__ = API_VERSIONS[-1]
 
 bfloat16, float16, float32, float64 = bf16, f16, f32, f64
 complex64, complex128 = c64, c128
-int8, int16, int32, int64 = i8, i16, i32, i64
-uint8, uint16, uint32, uint64 = u8, u16, u32, u64
+int4, int8, int16, int32, int64 = i4, i8, i16, i32, i64
+uint4, uint8, uint16, uint32, uint64 = u4, u8, u16, u32, u64
 bool = bool_
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None

@@ -67,6 +67,7 @@ body:
   %25: u32 = rotl(%16, %19)
   %26: u32 = atomic_add(c, %1, %25)
   %27: u32 = atomic_compare_exchange(c, %24, %25, expected=%26, order="seq_cst")
+  %28: f32 = permute(%2, %19)
   return()
 """
 
@@ -94,7 +95,7 @@ def test_what_was_parsed() -> None:
         False,
     )
     assert (s.dtype, s.access, s.count, s.zeroed) == (i32, "workgroup", 16, True)
-    _, lane, load, broadcast, fma, shuffle, *_, store, length, _, added, exchanged, leaving = (
+    _, lane, load, broadcast, fma, shuffle, *_, store, length, _, added, exchanged, _, leaving = (
         program.body
     )
     assert isinstance(load, n.Load) and (load.dtype, load.buffer, load.at) == (f32, x, lane)

@@ -25,6 +25,7 @@ from tetrad.core.tree import refuse_cycle
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.operands import (
+    NIBBLE_RANGE,
     as_array,
     check_device,
     check_shape,
@@ -61,6 +62,8 @@ def asarray(
     """
     check_device("asarray", device)
     wanted = None if dtype is None else dtype_of(dtype)
+    if wanted is not None and wanted.is_nibble and isinstance(obj, list | tuple | range):
+        return _nibbles_from_python(obj, wanted)
     made = _as_array(obj, wanted, copy)
     if copy is False and (
         made.dtype is not (wanted or made.dtype) or isinstance(obj, list | tuple | range)
@@ -72,6 +75,15 @@ def asarray(
     if copy and not isinstance(result, TracedArray) and result is obj:
         return Array.from_numpy(own_copy(result.view))
     return result
+
+
+def _nibbles_from_python(obj: Any, dtype: DType) -> Array:
+    whole = asarray(obj, dtype=None)
+    low, high = NIBBLE_RANGE[dtype]
+    values = whole.elements
+    if values.size and not low <= values.min() <= values.max() <= high:
+        fail(DtypeError, f"asarray: a number does not fit {dtype}", f"from {low} to {high}")
+    return convert(whole, dtype)
 
 
 def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
@@ -188,7 +200,8 @@ def _full(name: str, shape: Any, fill_value: Any, dtype: Any, device: str | None
             ShapeError,
             f"{name}: the symbolic shape {list(sizes)} has no sizes outside a traced function",
         )
-    return Array.from_numpy(np.full(sizes, value.view))  # type: ignore[arg-type]
+    made = Array.from_numpy(np.full(sizes, value.elements))  # type: ignore[arg-type]
+    return convert(made, value.dtype)
 
 
 def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:

@@ -13,8 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.arrays.groups import (
+    GROUPED,
+    GroupQuantized,
+    from_packed,
+    quantize_in_groups,
+)
 from tetrad.core.dtypes import f32, named
-from tetrad.core.errors import ShapeError
+from tetrad.core.errors import ShapeError, UnsupportedError
 from tetrad.core.floats import guarded
 from tetrad.core.owners import lasting
 from tetrad.core.types import ArrayType
@@ -28,14 +34,25 @@ from tetrad.tracing.operands import as_array
 FLOATS = ("f32", "f16", "bf16")  # formats that are plain arrays
 
 
-def from_bytes(buffer: Any, name: str, shape: Sequence[int]) -> Array:
-    """An array of the block format `name` from the bytes a file holds.
+def from_bytes(
+    buffer: Any, name: str, shape: Sequence[int], **settings: Any
+) -> Array | GroupQuantized:
+    """An array of the block format `name` from the bytes a file holds; of "int4" and "nf4", which
+    take the settings of `quantize` and a `dtype`, from what `to_bytes` gave.
 
     >>> import tetrad as td
     >>> w = td.quant.from_bytes(bytes.fromhex("0038") + bytes(range(32)), "q8_0", shape=(1, 32))
     >>> w.dtype, w.dequantize()[0, :3]
     (q8_0x16, Array([0. , 0.5, 1. ], float32))
     """
+    if name in GROUPED:
+        return from_packed(buffer, name, tuple(shape), **settings)
+    if settings:
+        fail(UnsupportedError, f"from_bytes: {name} has no setting {', '.join(settings)}")
+    return from_blocks(buffer, name, shape)
+
+
+def from_blocks(buffer: Any, name: str, shape: Sequence[int]) -> Array:
     rows, columns = matrix_shape(name, tuple(shape))
     raw = (
         np.frombuffer(buffer, np.uint8)
@@ -58,17 +75,46 @@ def from_bytes(buffer: Any, name: str, shape: Sequence[int]) -> Array:
     )
 
 
-@guarded
-def quantize(x: Any, name: str) -> Array:
-    """The nearest the block format `name` comes to a matrix.
+def quantize(
+    x: Any,
+    name: str,
+    group: int | None = None,
+    symmetric: bool | None = None,
+    *,
+    zero_point: str | None = None,
+) -> Array | GroupQuantized:
+    """The nearest a format comes to an array.
+
+    name        "int4" or "nf4": any array, in groups of neighbours (`GroupQuantized`); or a block
+                format of `td.quant.formats`: a matrix
+    group       elements that share a scale, of "int4" and "nf4" (64)
+    symmetric   of "int4": codes from -8 to 7, no zero points (False)
+    zero_point  of "int4" that is not symmetric: "integer", from 0 to 15, or "float"
 
     >>> import tetrad as td
+    >>> td.quant.quantize(td.asarray([7.0, 0.5, -7.0]), "int4", group=4, symmetric=True).codes
+    Array([15,  8,  1], uint4)
     >>> td.quant.quantize(td.ones((2, 32)), "q4_0").dequantize().shape
     (2, 32)
     """
+    if name in GROUPED:
+        return quantize_in_groups(x, name, group, symmetric, zero_point)
+    given = {"group": group, "symmetric": symmetric, "zero_point": zero_point}
+    for setting, value in given.items():
+        if value is not None:
+            fail(
+                UnsupportedError,
+                f"quantize: the block format {name} has no setting {setting}",
+                "int4 and nf4 have; the formats of files are what they are",
+            )
+    return quantize_in_blocks(x, name)
+
+
+@guarded
+def quantize_in_blocks(x: Any, name: str) -> Array:
     values = as_array(x)
     matrix_shape(name, values.shape)
-    return from_bytes(format_named(name).pack(np.asarray(values.view)), name, values.shape)
+    return from_blocks(format_named(name).pack(np.asarray(values.view)), name, values.shape)
 
 
 def dequantize(w: Array) -> Array:

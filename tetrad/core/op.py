@@ -108,6 +108,9 @@ class Op:
     # its kernels do the elementwise work on the result before they store it, and so give buffers to
     # what they read (`frame.inputs`) themselves
     epilogue: Trait = False
+    # an element is so cheap to compute where it is read that a product needs no memory for it (the
+    # op has a `read` rule beside its kernels)
+    inline: bool = False
     # Operations per element, roughly: 1 arithmetic, 20 transcendental. Fusion recomputes cheap ops.
     cost: int = 1
     lower_rule: Callable[..., Any] | None = None

@@ -25,6 +25,7 @@ WEAK: dict[type, DType] = {
     complex: DEFAULT_COMPLEX,
 }
 DEQUANTIZE = "x.dequantize() gives floats; a product with them reads the blocks as they lie"
+WIDEN = "integers of four bits are stored only: convert with astype, to int8 or uint8 for instance"
 KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 Kind = DType | type  # the dtype of an array, or the type of a Python scalar
@@ -78,13 +79,18 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
     for dtype in strong:
         if dtype.is_quantized:
             raise DtypeError(
-                f"quantised arrays are not computed with, got {dtype}", hint=DEQUANTIZE
+                f"quantised arrays are not computed with, got {dtype}", hint=storage_hint(dtype)
             )
     base = reduce(promote, strong)
     if base.is_float and c64 in weak:
         return base.complex
     # max gives the first of equal ranks: the dtype of the arrays
     return max([base, *weak], key=lambda d: KIND_RANK[d.kind])
+
+
+def storage_hint(dtype: DType) -> str:
+    """What to do with an array of a quantised type."""
+    return WIDEN if dtype.is_nibble else DEQUANTIZE
 
 
 def as_float(dtype: DType) -> DType:

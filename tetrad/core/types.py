@@ -34,9 +34,11 @@ class ArrayType:
     @property
     def storage_shape(self) -> Shape:
         """The shape of the NumPy array in memory: the array's own, or for quantised blocks the
-        bytes of each row."""
+        bytes of each row, for integers of four bits all bytes."""
         if not self.dtype.is_quantized:
             return self.shape
+        if self.dtype.is_nibble:
+            return (ceil_div(self.size, 2),)
         *outer, last = self.shape
         if self.dtype.rows > 1:
             outer[-1] = ceil_div(outer[-1], self.dtype.rows) * self.dtype.rows

@@ -118,7 +118,7 @@ def bind_dims(graph: Graph, arrays: Sequence[np.ndarray], given: Mapping[str, in
                 f"graph {graph.name}: input {position} is {node.type}, got an array of "
                 f"{array.dtype}"
             )
-        if array.ndim != node.type.rank:
+        if array.ndim != len(node.type.storage_shape):
             raise ShapeError(
                 f"graph {graph.name}: input {position} is {node.type}, got shape "
                 f"{list(array.shape)}"

@@ -360,6 +360,11 @@ class KernelBuilder:
             key, lambda: n.Shuffle(a.dtype, a.node, b.node, lanes), (a.node, b.node)
         )
 
+    def permute(self, x: Val, at: Val) -> Val:
+        """Lane at modulo 16 of x: x is a table of sixteen entries."""
+        nodes = (x.node, at.node)
+        return self._shared(("permute", *nodes), lambda: n.Permute(x.dtype, *nodes), nodes)
+
     def broadcast(self, x: object, lane: int = 0) -> Val:
         v = self._val(x)
         if v.node not in self._varying:
@@ -569,7 +574,7 @@ class KernelBuilder:
             self._varying.add(node)
         # wrong operands raise an error
         fragile = memory or (isinstance(node, n.Binary) and node.op in ("div", "mod"))
-        stay = isinstance(node, n.Shuffle | n.Broadcast)
+        stay = isinstance(node, n.Shuffle | n.Permute | n.Broadcast)
         depth = self._place(operands, stay=stay, fragile=fragile, varying=varying)
         self._scopes[depth].instrs.append(node)
         self._depth[node] = depth

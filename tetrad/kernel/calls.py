@@ -39,7 +39,7 @@ SERVES = {
     "write": ("write", "readwrite", "workgroup"),
     "readwrite": ("readwrite", "workgroup"),
 }
-OF_A_WORKGROUP = n.Id | n.Barrier | n.Shuffle | n.Broadcast | n.Vote | n.Atomic
+OF_A_WORKGROUP = n.Id | n.Barrier | n.Shuffle | n.Permute | n.Broadcast | n.Vote | n.Atomic
 
 
 @contextmanager

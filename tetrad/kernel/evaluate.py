@@ -335,6 +335,14 @@ def _shuffle(run: Run, node: n.Shuffle, mask: Mask) -> None:
     run.values[node] = joined[:, list(node.lanes)]
 
 
+def _permute(run: Run, node: n.Permute, mask: Mask) -> None:
+    lanes = run.program.lanes
+    x, at = run.array(node.x), run.array(node.at)
+    rows = max(x.shape[0], at.shape[0])
+    table, places = (np.broadcast_to(v, (rows, lanes)) for v in (x, at))
+    run.values[node] = np.take_along_axis(table, (places % lanes).astype(np.intp), axis=1)
+
+
 def _broadcast(run: Run, node: n.Broadcast, mask: Mask) -> None:
     v = run.values[node.x]
     run.values[node] = (
@@ -583,6 +591,7 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Dot4: _dot4,
     n.Lookup: _lookup,
     n.Shuffle: _shuffle,
+    n.Permute: _permute,
     n.Broadcast: _broadcast,
     n.Vote: _vote,
     n.Local: _local,

@@ -35,7 +35,7 @@ class Flow:
 
     def block(self, block: n.Block, divergent: bool) -> None:
         for instr in block:
-            if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Broadcast):
+            if divergent and isinstance(instr, n.Barrier | n.Shuffle | n.Permute | n.Broadcast):
                 self.check.report(
                     "V010", "not all invocations of the workgroup may come here", instr
                 )

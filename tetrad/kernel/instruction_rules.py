@@ -222,6 +222,16 @@ def _shuffle(check: Check, node: n.Shuffle) -> None:
     _same_types(check, node, node.a, node.b)
 
 
+def _permute(check: Check, node: n.Permute) -> None:
+    is_word = node.dtype.bits == 32 and not node.dtype.storage_only
+    check.require(
+        is_word and node.at.dtype is u32, "K011", "a permute is of 32 bits, by lanes of u32", node
+    )
+    fits = check.program.lanes in (1, 2, 4, 8, 16)
+    check.require(fits, "K010", "a permute is in a workgroup of 16 lanes or a half, ...", node)
+    _same_types(check, node, node.x)
+
+
 def _broadcast(check: Check, node: n.Broadcast) -> None:
     check.require(
         0 <= node.lane < check.program.lanes,
@@ -306,6 +316,7 @@ RULES: dict[type[n.Instr], Callable[[Check, Any], None]] = {
     n.Dot4: _dot4,
     n.Lookup: _lookup,
     n.Shuffle: _shuffle,
+    n.Permute: _permute,
     n.Broadcast: _broadcast,
     n.Vote: _vote,
     n.Local: _local,

@@ -278,6 +278,17 @@ class Shuffle(Value):
 
 
 @record(eq=False)
+class Permute(Value):
+    """The value of `x` in lane `at` (u32), modulo the lanes: a table of 16 entries in a register.
+
+    Of types of 32 bits, in workgroups of 16 lanes, or 8, 4, 2, 1. Cross-lane, as a shuffle.
+    """
+
+    x: Value
+    at: Value
+
+
+@record(eq=False)
 class Broadcast(Value):
     """The value of invocation `lane`, for all invocations of the workgroup: a uniform value."""
 
@@ -405,7 +416,7 @@ class Program:
 
 INSTRUCTIONS: tuple[type[Instr], ...] = (
     Const, Arg, Id, BufferLength, Load, Store, Atomic, Binary, Compare, Unary, Select, Cast,
-    Bitcast, Fma, Dot4, Lookup, Shuffle, Broadcast,
+    Bitcast, Fma, Dot4, Lookup, Shuffle, Permute, Broadcast,
     Vote, Local, Get, Set, For, If, Barrier, Return, Trap, Prefetch, Region,
 )  # fmt: skip
 

@@ -123,6 +123,7 @@ _RULES: dict[type[n.Instr], Callable[[_Analysis, Any, int], None]] = {
     n.Dot4: _any_of("acc", "u", "s"),
     n.Lookup: _any_of("x"),
     n.Shuffle: _shuffle,
+    n.Permute: _any_of("x", "at"),
     n.Local: _local,
     n.Get: _get,
     n.Set: _set,

@@ -101,9 +101,8 @@ class Frame:
 
     def buffer(self, slot: Slot, access: str, letter: str) -> Buffer:
         dtype, each = held_as(slot.type.dtype)
-        made = self.k.buffer(
-            f"{letter}{len(self.slots)}", dtype, access, product(slot.type.shape) * each
-        )
+        count = product(slot.type.storage_shape) * each
+        made = self.k.buffer(f"{letter}{len(self.slots)}", dtype, access, count)
         self.slots.append(slot)
         return made
 

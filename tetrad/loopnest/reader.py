@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tetrad.core.dtypes import DType, index
+from tetrad.core.dtypes import DType, i4, index
 from tetrad.core.errors import TetradError, UnsupportedError
 from tetrad.core.sizes import Shape, Size, reach
 from tetrad.core.types import row_strides
@@ -18,7 +18,7 @@ from tetrad.graph.build import constant
 from tetrad.graph.nodes import Node, topological
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
-from tetrad.loopnest.complex import load_part
+from tetrad.loopnest.complex import load_nibble, load_part
 from tetrad.loopnest.index import Sizes, Space, Span, offset
 from tetrad.loopnest.sign_analysis import sign
 from tetrad.schedule.nodes import TrapSite
@@ -50,6 +50,8 @@ class Reading:
             return self.k.const(value, node.type.dtype)
         if node in self.buffers:
             where = offset(self.sizes, at, node.type.shape, row_strides(node.type.shape))
+            if node.type.dtype.is_nibble:
+                return load_nibble(self.k, self.buffers[node], where, node.type.dtype is i4)
             return self.k.load(self.buffers[node], where)
         return self.shared(node, at)
 

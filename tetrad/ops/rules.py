@@ -33,7 +33,7 @@ from tetrad.core.dtypes import (
     u64,
 )
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError
-from tetrad.core.promotion import DEQUANTIZE
+from tetrad.core.promotion import storage_hint
 from tetrad.core.sizes import Shape, Size, SizeExpr, reach
 from tetrad.core.types import ArrayType
 from tetrad.kernel.math.ulps import COMPLEX_ULPS, ULPS
@@ -127,7 +127,7 @@ def check_dtype(name: str, dtype: DType, allowed: tuple[DType, ...]) -> None:
     if dtype not in allowed:
         hint = "convert with astype"
         if dtype.is_quantized:
-            hint = DEQUANTIZE
+            hint = storage_hint(dtype)
         elif dtype.is_complex:
             hint = (
                 "complex numbers have no order and no such function here; apply it to td.real, "

@@ -334,10 +334,15 @@ class _Fusion:
         return cut
 
     def is_read_in_place(self, node: Node) -> bool:
-        """Is it a transpose that only matmuls read? They read its operand directly."""
-        if node.op is not transpose or node in self.results:
+        """Is it a transpose that only matmuls read? They read its operand directly. Or an op that
+        is computed as it is read, which only matmuls and such transposes read?"""
+        if not (node.op is transpose or node.op.inline) or node in self.results:
             return False
-        return all(holds(user.op.prologue, user) for user in self.users[node])
+        return all(
+            holds(user.op.prologue, user)
+            or (node.op.inline and user.op is transpose and self.is_read_in_place(user))
+            for user in self.users[node]
+        )
 
     def demanded(self, node: Node, memory: set[Node]) -> list[Node]:
         """Operands that a node can read from memory only."""

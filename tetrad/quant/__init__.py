@@ -23,16 +23,15 @@ from tetrad.quant.format import FORMATS, Format, format_named
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "Format", "format_named", "formats", "from_bytes", "int4", "pack", "quantize", "unpack",
-]  # fmt: skip
+PROVIDED = ("GroupQuantized", "from_bytes", "from_parts", "matmul", "quantize")
+__all__ = ["Format", "format_named", "formats", "int4", "pack", "unpack", *PROVIDED]
 
 
 def __getattr__(name: str) -> Any:
     """Quantised arrays are made on top of all this; here are only their names."""
     if name == "int4":
         return lazy.provided("packed nibbles")
-    if name in ("from_bytes", "quantize"):
+    if name in PROVIDED:
         return getattr(lazy.provided("quantised arrays"), name)
     raise AttributeError(f"tetrad.quant has no {name}")
 

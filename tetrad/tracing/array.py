@@ -27,7 +27,7 @@ from tetrad.core.errors import (
     an,
 )
 from tetrad.core.floats import are_plain, own_floats
-from tetrad.core.op import Op
+from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import frozen, own_copy, same_bits
 from tetrad.core.sizes import Shape, Size
 from tetrad.core.source import user_source
@@ -123,6 +123,8 @@ class Array(Operators):
 
     @staticmethod
     def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if op.kind == "movement" and not op.typed and any(is_nibbles(a) for a in args):
+            return move_nibbles(op, args, params)
         if any(isinstance(a, TracedArray) for a in args):
             return record(op, args, params)
         return evaluate(op, args, params)
@@ -148,6 +150,11 @@ class Array(Operators):
             self._view = self._storage.as_numpy(kind.dtype.np, kind.storage_shape, False)  # type: ignore[arg-type]
         return self._view
 
+    @property
+    def elements(self) -> np.ndarray:
+        """The values, an element each: integers of four bits, which lie two in a byte, in bytes."""
+        return REGISTRY["unpack_nibbles"](self).view if is_nibbles(self) else self.view
+
     def storage(self, from_numpy: Callable[[np.ndarray], ArrayStorage]) -> ArrayStorage:
         """The bytes for compiled code, contiguous; made once."""
         if self._storage is None:
@@ -167,7 +174,7 @@ class Array(Operators):
         return self._storage is None and self._view is None
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        view = self.view
+        view = self.elements
         if dtype is not None and np.dtype(dtype) != view.dtype:
             if copy is False:
                 message = f"__array__: copy=False, but {self.type} has to become {np.dtype(dtype)}"
@@ -247,11 +254,11 @@ class Array(Operators):
         """The value of an array of one element as a Python number."""
         if self.size != 1:
             fail(ShapeError, f"item: {self.type} has not exactly one element")
-        value = self.view.item()
+        value = self.elements.item()
         return value if isinstance(value, bool | int | complex) else float(value)
 
     def tolist(self) -> Any:
-        return self.view.tolist()
+        return self.elements.tolist()
 
     def _scalar(self, to: str) -> Any:
         if self.ndim:
@@ -259,7 +266,7 @@ class Array(Operators):
                 DtypeError,
                 f"{to}: only an array without axes converts to a Python {to}, got {self.type}",
             )
-        return self.view.item()
+        return self.elements.item()
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -268,7 +275,7 @@ class Array(Operators):
                 f"the truth value of {self.type} is ambiguous",
                 "use td.any(x) or td.all(x)",
             )
-        return bool(self.view.item())
+        return bool(self.elements.item())
 
     def __int__(self) -> int:
         return int(self._scalar("int"))
@@ -280,20 +287,21 @@ class Array(Operators):
         return complex(self._scalar("complex"))
 
     def __index__(self) -> int:
-        if not self.dtype.is_integer:
+        if not (self.dtype.is_integer or self.dtype.is_nibble):
             fail(DtypeError, f"only integer arrays are indices, got {self.type}")
         return int(self._scalar("int"))
 
     def __repr__(self) -> str:
         if self.is_deleted:
             return f"Array(donated {self.type})"
-        if self.dtype.is_quantized:
+        if self.dtype.is_quantized and not self.dtype.is_nibble:
             return f"Array(quantised {self.type})"
-        body = np.array2string(self.view, separator=", ", prefix="Array(")
+        body = np.array2string(self.elements, separator=", ", prefix="Array(")
         return f"Array({body}, {self.dtype.long_name})"
 
     def __str__(self) -> str:
-        return repr(self) if self.dtype.is_quantized else str(self.view)
+        is_bytes = self.dtype.is_quantized and not self.dtype.is_nibble
+        return repr(self) if is_bytes else str(self.elements)
 
     def __format__(self, spec: str) -> str:
         return format(self.item() if spec and not self.ndim else str(self), spec)
@@ -394,6 +402,17 @@ class Array(Operators):
         """`x.at[index].set(values)`, also `add`, `multiply`, ...: a new array with those elements
         changed."""
         return lazy.provided("x.at").UpdateIndexer(self)
+
+
+def is_nibbles(x: Any) -> bool:
+    """Is it an array of integers of four bits?"""
+    return isinstance(x, Array) and x.type.dtype.is_nibble
+
+
+def move_nibbles(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Elements that lie two in a byte are moved as bytes."""
+    wide = [REGISTRY["unpack_nibbles"](a) if is_nibbles(a) else a for a in args]
+    return REGISTRY["pack_nibbles"](op(*wide, **params))
 
 
 class Borrowed(Array):

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype
+from tetrad.core.dtypes import DType, as_dtype, i4, i8, u4, u8
 from tetrad.core.errors import (
     AxisError,
     DtypeError,
@@ -32,6 +32,7 @@ from tetrad.ops.rules import broadcast_shapes
 from tetrad.tracing.array import Array, Borrowed, TracedArray, fail, kept, located, node_of
 from tetrad.tracing.context import current_trace
 
+NIBBLE_RANGE = {i4: (-8, 7), u4: (0, 15)}
 Operand = Array | np.ndarray | np.generic | bool | int | float | complex | SizeExpr
 
 
@@ -90,6 +91,11 @@ def lent(values: np.ndarray) -> Array:
 
 def scalar(value: bool | int | float | complex, dtype: DType) -> Array:
     """A Python number as an array without axes."""
+    if dtype.is_nibble:
+        low, high = NIBBLE_RANGE[dtype]
+        if isinstance(value, complex) or not low <= value <= high:
+            fail(DtypeError, f"the number {value} does not fit {dtype}", f"from {low} to {high}")
+        return convert_nibbles(scalar(value, i8), dtype)
     if isinstance(value, complex):
         if not dtype.is_complex:
             fail(
@@ -136,10 +142,23 @@ def convert(x: Any, dtype: DType) -> Array:
     if isinstance(x, TracedArray) and x.wide is not None and x.type.dtype is not dtype:
         return convert(TracedArray.of(x.wide, x.trace), dtype)
     if isinstance(x, Array):
+        if x.type.dtype.is_nibble or dtype.is_nibble:
+            return x if x.type.dtype is dtype else convert_nibbles(x, dtype)
         return x if x.type.dtype is dtype else run("cast", x, dtype=dtype)
     if type(x) in WEAK:
         return scalar(x, dtype)
     return size_array(x, dtype) if isinstance(x, SizeExpr) else convert(borrowed(x), dtype)
+
+
+def convert_nibbles(x: Array, dtype: DType) -> Array:
+    """To or from integers of four bits, through bytes. Floats saturate, integers wrap."""
+    if x.type.dtype.is_nibble:
+        return convert(run("unpack_nibbles", x), dtype)
+    if x.type.dtype.is_float:
+        low, high = NIBBLE_RANGE[dtype]
+        x = elementwise(REGISTRY["maximum"], (x, float(low)), {})
+        x = elementwise(REGISTRY["minimum"], (x, float(high)), {})
+    return run("pack_nibbles", convert(x, i8 if dtype is i4 else u8))
 
 
 def dtype_of(like: Any) -> DType:

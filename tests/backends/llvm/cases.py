@@ -397,6 +397,8 @@ def constants(dtype: DType, width: int) -> Case:
 def lanes() -> Iterator[Case]:
     for dtype, width in itertools.product(REAL_DTYPES, (1, 3, 16)):
         yield exchange(dtype, width)
+    for dtype in (f32, i32, u32):
+        yield tables(dtype)
     for width in (1, 3, 12, 16, 64, 100, 256):
         yield votes(width)
 
@@ -413,6 +415,26 @@ def exchange(dtype: DType, width: int) -> Case:
         k.store(y, k.index(at * width) + k.lane(), value)
     data = random_array(np.random.default_rng(13), dtype, 2 * width)
     return Case(k.finish(), {"x": data, "y": np.zeros(4 * width, dtype.np)})
+
+
+def tables(dtype: DType) -> Case:
+    """A register of entries, looked up by places of which only the low bits count; and a uniform
+    one."""
+    k = KernelBuilder(f"permute {dtype}", workgroup=16)
+    x, at, y = k.buffer("x", dtype), k.buffer("at", u32), k.buffer("y", dtype, "write")
+    table, places = k.load(x, k.lane()), k.load(at, k.lane())
+    same = k.load(x, k.group_id())
+    found = (
+        k.permute(table, places),
+        k.permute(same, places),
+        k.permute(table, k.load(at, k.group_id())),
+        k.permute(same, k.load(at, k.group_id())),
+    )
+    for row, value in enumerate(found):
+        k.store(y, k.index(row * 16) + k.lane(), value)
+    rng = np.random.default_rng(15)
+    inputs = {"x": random_array(rng, dtype, 16), "at": rng.integers(0, 1 << 32, 16, np.uint32)}
+    return Case(k.finish(), {**inputs, "y": np.zeros(64, dtype.np)})
 
 
 def votes(width: int) -> Case:

@@ -48,6 +48,7 @@ class ThreadRules:
         rules: list[tuple[type[n.Instr], Callable[..., Emitted | None]]] = [
             (n.Load, self.load), (n.Store, self.store), (n.Atomic, self.atomic),
             (n.Prefetch, self.prefetch), (n.Barrier, self.barrier), (n.Shuffle, self.shuffle),
+            (n.Permute, self.permute),
             (n.Broadcast, self.broadcast), (n.Vote, self.vote), (n.Dot4, self.dot4),
             (n.Trap, self.trap), (n.Region, self.region),
         ]  # fmt: skip
@@ -145,6 +146,12 @@ class ThreadRules:
         first, second = (self.from_lane(cg, x, within) for x in (node.a, node.b))
         is_second, kind = cg.new(f"icmp uge i32 {at}, {self.lanes}"), cg.type(node.dtype, False)
         return Emitted(cg.new(f"select i1 {is_second}, {kind} {second}, {kind} {first}"), 0)
+
+    def permute(self, cg: Codegen, node: n.Permute) -> Emitted:
+        if node.x not in self.differs:
+            return Emitted(cg.scalar(node.x), 0)
+        at = cg.new(f"urem i32 {cg.scalar(node.at)}, {self.lanes}")
+        return Emitted(self.from_lane(cg, node.x, at), 0)
 
     def source_lane(self, cg: Codegen, lanes: tuple[int, ...]) -> str:
         """Which of the values this thread gets: by arithmetic for a rotation, else from a table."""

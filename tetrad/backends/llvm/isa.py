@@ -28,6 +28,8 @@ class Isa:
     # bytes of a table by a vector; None: no instruction
     lookup: Callable[[Codegen, tuple[int, ...], str], str | None]
     extremum: Callable[[Codegen, str, DType, str, str], str]  # "min" or "max" of vectors of floats
+    # words of sixteen lanes by places in them (i32); None: no instruction
+    permute: Callable[[Codegen, str, str], str | None] = lambda cg, x, at: None
     attributes: Callable[[Target], str] = lambda target: ""  # of every function
     # intrinsic that orders stores around the cache; "" if there are no such stores
     stream_fence: str = ""

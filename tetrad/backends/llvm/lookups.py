@@ -1,5 +1,5 @@
-"""Code generation, tables of sixteen bytes in plain integer arithmetic, for processors without a
-byte shuffle."""
+"""Code generation, tables of sixteen bytes or words in plain integer arithmetic, for processors
+without an instruction for them."""
 
 from __future__ import annotations
 
@@ -29,3 +29,15 @@ def lookup_portable(cg: Codegen, table: tuple[int, ...], x: str, varying: bool) 
 
 def either(w: Words, mask: str, a: str, b: str) -> str:
     return w.op("xor", a, w.op("and", mask, w.op("xor", a, b)))
+
+
+def permute_portable(cg: Codegen, x: str, at: str) -> str:
+    """Lane by lane, through memory."""
+    kind = f"<{cg.lanes} x i32>"
+    found = "poison"
+    for lane in range(cg.lanes):
+        place = cg.new(f"extractelement {kind} {at}, i64 {lane}")
+        inside = cg.new(f"and i32 {place}, {cg.lanes - 1}")
+        entry = cg.new(f"extractelement {kind} {x}, i32 {inside}")
+        found = cg.new(f"insertelement {kind} {found}, i32 {entry}, i64 {lane}")
+    return found

@@ -24,7 +24,7 @@ from tetrad.kernel.uniformity import varying
 # lanes a workgroup may have as one vector; larger ones run in pieces, unless lanes are exchanged
 MAX_VECTOR = 64
 PIECE = 16
-CROSS_LANE = (n.Shuffle, n.Broadcast, n.Vote)
+CROSS_LANE = (n.Shuffle, n.Permute, n.Broadcast, n.Vote)
 
 
 def emit_module(programs: dict[str, n.Program], target: Target, check: str = "plain") -> str:

@@ -256,6 +256,18 @@ def emit_shuffle(cg: Codegen, node: n.Shuffle) -> Emitted:
     )
 
 
+@rules.rule(n.Permute)
+def emit_permute(cg: Codegen, node: n.Permute) -> Emitted:
+    """Entries move as words, whatever they stand for."""
+    if not cg.is_varying(node.x):
+        return Emitted(cg.scalar(node.x), 0)
+    kind, word = cg.vector_type(node.dtype), f"<{cg.lanes} x i32>"
+    x, at = cg.vector(node.x), cg.vector(node.at)
+    entries = x if kind == word else cg.new(f"bitcast {kind} {x} to {word}")
+    found = cg.isa.permute(cg, entries, at) or lookups.permute_portable(cg, entries, at)
+    return Emitted(found if kind == word else cg.new(f"bitcast {word} {found} to {kind}"), None)
+
+
 @rules.rule(n.Broadcast)
 def emit_broadcast(cg: Codegen, node: n.Broadcast) -> Emitted:
     if not cg.is_varying(node.x):

@@ -17,6 +17,8 @@ few_rows = lazy.later("tetrad.ops.matmul.few_rows")
 weight_rows = lazy.later("tetrad.ops.matmul.weight_rows")
 decoded_rows = lazy.later("tetrad.ops.matmul.decoded_rows")
 int8_rows = lazy.later("tetrad.ops.matmul.int8_rows")
+group_rows = lazy.later("tetrad.ops.matmul.group_rows")
+group_int8 = lazy.later("tetrad.ops.matmul.group_int8")
 GENERATORS: dict[str, Generator] = {  # each loaded when a plan first names it
     "tiles": lambda *given: tiles.Matmul(*given).launch(),
     "few_rows": lambda *given: few_rows.lower_few_rows(*given),
@@ -24,6 +26,8 @@ GENERATORS: dict[str, Generator] = {  # each loaded when a plan first names it
     "decoded_rows": lambda *given: decoded_rows.DecodedMatmul(*given).launch(),
     "int8_rows": lambda *given: int8_rows.Int8Matmul(*given).launch(),
     "panels": lambda *given: int8_rows.Int8Matmul(*given).launch_panels(),
+    "group_rows": lambda *given: group_rows.GroupRows(*given).launches(),
+    "group_int8": lambda *given: group_int8.GroupInt8(*given).launches(),
 }
 
 

@@ -13,13 +13,21 @@ bits. Here it has its meaning, types and test cases. The order of a sum is part 
                                         acc = fma(sw * sx, dot, acc), then, where the format has
                                         mins, acc = fma(mw, sumx, acc); of several terms each has a
                                         sum, added in order
+    float rows times groups             columns 2 i and 2 i + 1 go to sum i % 16, an fma chain each;
+                                        they are joined by halving
+    rows in 8 bits times groups         blocks of 128 columns ascend; columns 8 i to 8 i + 7 go to
+                                        sum i % 16: an exact integer dot, then acc = fma(sw * sx,
+                                        fma(-zero, sumx, dot), acc); joined by halving
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
-from tetrad.core.dtypes import bf16, f16, f32, i8, i32
+from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, i8, i32, u4
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import plain
@@ -27,10 +35,12 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import Batched, cast, reshape, sum_to, swapped
 from tetrad.ops.cases import Rng, exact_array, pick
+from tetrad.ops.groups.op import dequantize_groups, reduce_groups
 from tetrad.ops.quantized.op import (
     Types,
     check_weight,
     dequantize,
+    eight_bits,
     numbers_of,
     row_parts,
     weight_parts,
@@ -40,16 +50,22 @@ from tetrad.quant.lanes import BLOCK, q8_row
 
 CHUNK = 1024  # of k: part of the meaning
 FLOATS = (f32, f16, bf16)  # of weights as model files hold them
+PAIR = 32  # columns of a weight in groups that kernels take at a time
+INT8_BLOCK = 128  # columns of a row in 8 bits that share a scale
+ACTIVATIONS = ("", "int8")
 
 
 # -- types -----------------------------------------------------------------------------------------
 
 
 def matmul_type(
-    a: ArrayType, b: ArrayType, *, transposed: bool = False, terms: int = 1
-) -> ArrayType:
+    a: ArrayType, b: ArrayType, *factors: ArrayType, transposed: bool = False, terms: int = 1,
+    scheme: str = "", group: int = 0, activations: str = "",
+) -> ArrayType:  # fmt: skip
     if terms != 1 and a.dtype is not q8_row:
         raise DtypeError(f"matmul: only rows in 8 bits have {terms} terms, not {a}")
+    if b.dtype is u4:
+        return grouped_type(a, b, *factors, scheme=scheme, group=group, activations=activations)
     return weight_type(a, b, terms) if transposed else plain_type(a, b)
 
 
@@ -91,19 +107,49 @@ def weight_type(x: ArrayType, w: ArrayType, terms: int) -> ArrayType:
     return ArrayType(f32, (x.shape[0], w.shape[0]))
 
 
+def grouped_type(
+    x: ArrayType, codes: ArrayType, *factors: ArrayType, scheme: str, group: int, activations: str
+) -> ArrayType:
+    """[rows, outputs] of rows and a weight in groups: codes [outputs, inputs] and factors."""
+    if not are_rows_of_groups(x, codes, *factors, scheme=scheme, group=group):
+        raise ShapeError(
+            f"matmul: a weight in groups of {group} needs rows of whole groups, or groups of whole "
+            f"rows, got rows {x}, codes {codes}",
+            hint="dequantize it, which products read as they need",
+        )
+    if activations not in ACTIVATIONS or (activations and x.dtype is not f32):
+        raise DtypeError(f"matmul: rows {x} cannot be rounded to {activations!r}")
+    return ArrayType(x.dtype, (x.shape[0], codes.shape[0]))
+
+
+def are_rows_of_groups(
+    x: ArrayType, codes: ArrayType, *factors: ArrayType, scheme: str, group: int
+) -> bool:
+    """May kernels read the groups along the rows of a weight, 32 columns at a time?"""
+    if codes.rank != 2 or not isinstance(codes.shape[1], int) or x.shape[1:] != codes.shape[1:]:
+        return False
+    columns = codes.shape[1]
+    is_along = group > 0 and columns > 0 and (columns % group == 0 or group % columns == 0)
+    is_whole = columns % PAIR == 0 and group % PAIR == 0
+    are_floats = x.dtype in FLOATS and all(factor.dtype is f32 for factor in factors)
+    return is_along and is_whole and are_floats and scheme in ("int4", "nf4")
+
+
 def is_plain(node: Node) -> bool:
     """Is it a b of two arrays of one type, not a product with a weight?"""
     return node.op is matmul and not dict(node.params).get("transposed", False)
 
 
-def reads_views(a: ArrayType, b: ArrayType, *, transposed: bool = False, terms: int = 1) -> bool:
+def reads_views(*types: ArrayType, transposed: bool = False, **settings: Any) -> bool:
     return not transposed
 
 
-def takes_epilogue(a: ArrayType, b: ArrayType, *, transposed: bool = False, terms: int = 1) -> bool:
+def takes_epilogue(
+    a: ArrayType, b: ArrayType, *factors: ArrayType, transposed: bool = False, **settings: Any
+) -> bool:
     """Not where lanes run along the columns, and join their sums in the end: then no lane has an
     element of the result."""
-    return not transposed or b.dtype.is_quantized
+    return not transposed or (b.dtype.is_quantized and not b.dtype.is_nibble)
 
 
 # -- meaning ---------------------------------------------------------------------------------------
@@ -132,14 +178,17 @@ def _matmul_cases(rng: Rng) -> Case:
     public=False,
 )
 def matmul(
-    a: Array, b: Array, *, transposed: bool = False, terms: int = 1, types: Types = ()
-) -> Array:
+    a: Array, b: Array, *factors: Array, transposed: bool = False, terms: int = 1,
+    scheme: str = "", group: int = 0, activations: str = "", types: Types = (),
+) -> Array:  # fmt: skip
     """Matrix product of the last two axes, the others broadcast. Halves accumulate in f32 and round
     once; i8 gives i32, other integers wrap in their own type; of truth values, whether any product
     is true.
 
     Transposed, the right side is a weight [outputs, inputs] of floats or low-bit, the left side has
-    rows in f32, or for a low-bit weight in 8 bits, of so many `terms`; the result is in f32.
+    rows in f32, or for a low-bit weight in 8 bits, of so many `terms`; the result is in f32. A
+    weight in groups is codes of u4 with their scales and zero points (`ops.groups`); with
+    `activations` "int8" rows are rounded to 8 bits, a scale for every 128 columns.
 
     >>> matmul(np.array([[1, 2], [3, 4]]), np.array([[5], [6]]))
     array([[17],
@@ -154,6 +203,9 @@ def matmul(
     """
     if not transposed:
         return plain_product(a, b)
+    if factors:
+        return grouped_product(a, b, *factors, scheme=scheme, group=group, kind=types[1],
+                               is_rounded=bool(activations))  # fmt: skip
     if not types or not types[1].dtype.is_quantized:
         return weight_product(a, b)
     is_exact = types[0].dtype is f32
@@ -177,6 +229,28 @@ def decoded_product(x: Array, w: Array, types: Types) -> Array:
         return np.asarray(np.matmul(x, numbers_of(w, types[1]).T))
 
 
+def grouped_product(
+    x: Array, codes: Array, *factors: Array, scheme: str, group: int, kind: ArrayType,
+    is_rounded: bool,
+) -> Array:  # fmt: skip
+    weight = dequantize_groups.reference(
+        codes, *factors, scheme=scheme, group=group, dtype=as_dtype(x.dtype), types=(kind,)
+    )
+    with np.errstate(all="ignore"):
+        rows = round_rows(x) if is_rounded else x
+        return np.asarray((rows.astype(np.float64) @ weight.astype(np.float64).T).astype(x.dtype))
+
+
+def round_rows(x: Array) -> Array:
+    """Rows in 8 bits, a scale for every 128 columns, as numbers again; NaN where a block has NaN or
+    infinity."""
+    blocks = np.zeros((len(x), -(-x.shape[1] // INT8_BLOCK) * INT8_BLOCK), np.float32)
+    blocks[:, : x.shape[1]] = x
+    codes, scales = eight_bits(blocks.reshape(len(x), -1, INT8_BLOCK))
+    numbers = codes.astype(np.float32) * scales[..., None]
+    return np.asarray(numbers.reshape(len(x), -1)[:, : x.shape[1]])
+
+
 def int8_product(x: Array, w: Array, types: Types, terms: int) -> Array:
     codes, scales, _ = row_parts(x, plain(types[0].shape[1]))
     weights, factors, lows = weight_parts(w, types[1])
@@ -198,30 +272,89 @@ def int8_product(x: Array, w: Array, types: Types, terms: int) -> Array:
 # -- derivatives and batching ----------------------------------------------------------------------
 
 
-def _back_to_left(ct: Node, a: Node, b: Node, *, transposed: bool = False, terms: int = 1) -> Node:
+def _back_to_left(
+    ct: Node, a: Node, b: Node, *factors: Node, transposed: bool = False, **settings: Any
+) -> Node:
     if not transposed:
         return sum_to(matmul(ct, swapped(b)), a.type.shape)
-    numbers = dequantize(b) if b.type.dtype.is_quantized else cast(b, f32)
-    result: Node = matmul(ct, numbers)
+    result: Node = matmul(ct, weight_numbers(b, factors, a.type.dtype, **settings))
     return result
 
 
-def _back_to_right(ct: Node, a: Node, b: Node, *, transposed: bool = False, terms: int = 1) -> Node:
+def weight_numbers(
+    w: Node, factors: Sequence[Node], dtype: DType, *, scheme: str = "", group: int = 0,
+    **settings: Any,
+) -> Node:  # fmt: skip
+    """What a weight stands for, in f32; one in groups as its rows are."""
+    if factors:
+        made: Node = dequantize_groups(w, *factors, scheme=scheme, group=group, dtype=dtype)
+        return made
+    return dequantize(w) if w.type.dtype.is_quantized else cast(w, f32)
+
+
+def _back_to_scale(
+    ct: Node, a: Node, codes: Node, scale: Node, *zero: Node, scheme: str, group: int,
+    **settings: Any,
+) -> Node:  # fmt: skip
+    """Of a weight in groups."""
+    weight = cast(matmul(swapped(ct), a), f32)
+    made: Node = reduce_groups(
+        weight, codes, *zero, scheme=scheme, group=group, lead=scale.type.rank - 1
+    )
+    return made
+
+
+def _back_to_right(
+    ct: Node, a: Node, b: Node, *factors: Node, transposed: bool = False, **settings: Any
+) -> Node:
     if transposed:
         return cast(matmul(swapped(ct), a), b.type.dtype)
     return sum_to(matmul(swapped(a), ct), b.type.shape)
 
 
-matmul.transpose(_back_to_left, _back_to_right)
+def _by_left(t: Node, y: Node, a: Node, *weight: Node, activations: str = "", **kept: Any) -> Node:
+    """Rounding of rows to 8 bits is taken for no change."""
+    made: Node = matmul(t, *weight, **kept)
+    return made
+
+
+def _by_right(t: Node, y: Node, a: Node, b: Node, **params: Any) -> Node:
+    made: Node = matmul(a, t, **params)
+    return made
+
+
+def _by_scale(
+    t: Node, y: Node, a: Node, codes: Node, scale: Node, *zero: Node, activations: str = "",
+    **kept: Any,
+) -> Node:  # fmt: skip
+    made: Node = matmul(a, codes, t, *zero, **kept)
+    return made
+
+
+def _by_zero(
+    t: Node, y: Node, a: Node, codes: Node, scale: Node, zero: Node, *, group: int, **settings: Any
+) -> Node:
+    change = dequantize_groups(codes, -(scale * t), scheme="ones", group=group, dtype=a.type.dtype)
+    made: Node = matmul(a, swapped(change))
+    return made
+
+
+matmul.jvp(_by_left, _by_right, _by_scale, _by_zero)
+matmul.transpose(_back_to_left, _back_to_right, _back_to_scale)
 
 
 @matmul.batch
 def matmul_batch(
-    batched: Batched, a: Node, b: Node, *, transposed: bool = False, terms: int = 1
+    batched: Batched, a: Node, b: Node, *factors: Node, transposed: bool = False, **settings: Any
 ) -> Node | None:
     """One product where the right side is shared by matrices: their rows one below the other."""
-    if transposed:
+    if transposed and (a.type.dtype.is_quantized or any(batched[1:])):
         return None
+    if transposed:
+        size, rows, inner = a.type.shape
+        below = reshape(a, (size * rows, inner))
+        flat = matmul(below, b, *factors, transposed=True, **settings)
+        return reshape(flat, (size, rows, b.type.shape[0]))
     if batched == (True, False) and b.type.rank == 2:
         size, rows, inner = a.type.shape
         flat = matmul(reshape(a, (size * rows, inner)), b)

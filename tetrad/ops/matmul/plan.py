@@ -45,6 +45,7 @@ UNKNOWN_RUN = 1024  # what a Dim is taken for
 # -- of weights
 WEIGHT_ROWS = 24  # rows of a float weight in a workgroup
 TALLEST = 6  # rows of x in a tile
+GROUP_ROWS = 16  # rows of a weight in groups in a workgroup
 MANY = 16  # rows of x from which a panel of decoded codes pays
 PANEL_ROWS = 128  # of x in a workgroup, about
 PANEL_BLOCKS = 32  # of a panel, at most: it stays in the first cache
@@ -75,6 +76,9 @@ class ProductShape:
     size: MatmulSize
     transposed: bool = False  # the right side is a weight, a row for each output
     terms: int = 1
+    scheme: str = ""  # of a right side in groups
+    group: int = 0
+    activations: str = ""
     left_in_memory: bool = True  # as it is: nothing is computed as it is read
     right_constant: bool = False
     right_along_k: bool = False  # it is a transpose: its columns lie in memory one by one
@@ -112,7 +116,7 @@ def size_of(node: Node) -> MatmulSize:
 
 def product_of(node: Node, inputs: Collection[Node]) -> ProductShape:
     """Of a node of `matmul` whose group reads these from memory."""
-    a, b = node.inputs
+    a, b = node.inputs[:2]
     in_memory = a in inputs and splat_value(a) is None
     is_constant = b.op.name == "constant"
     return ProductShape(
@@ -129,6 +133,8 @@ def plan_matmul(given: ProductShape, machine: Machine) -> MatmulPlan:
             if has_few_rows(given)
             else plan_tiles(given, machine)
         )
+    if given.right.is_nibble:
+        return plan_groups(given, machine)
     if not given.right.is_quantized:
         return plan_weight_rows(machine)
     if not given.left.is_quantized:
@@ -147,6 +153,13 @@ def plan_weight_rows(machine: Machine) -> MatmulPlan:
     return MatmulPlan(
         "weight_rows", RegisterTile(tall, held // tall), columns=WEIGHT_ROWS, held=held
     )
+
+
+def plan_groups(given: ProductShape, machine: Machine) -> MatmulPlan:
+    """Rows of x times rows of the weight in registers, as many of the one as of the other."""
+    side = max(1, machine.lowbit_tokens // 2)
+    name = "group_int8" if given.activations else "group_rows"
+    return MatmulPlan(name, RegisterTile(side, side), columns=GROUP_ROWS)
 
 
 def plan_int8(given: ProductShape, machine: Machine) -> MatmulPlan:

@@ -76,6 +76,22 @@ def lookup(cg: Codegen, table: tuple[int, ...], x: str) -> str | None:
     return joined(cg, WIDTH, words)
 
 
+def permute(cg: Codegen, x: str, at: str) -> str | None:
+    """The table is 64 bytes, in four registers; a word is at four times its place."""
+    if cg.lanes != 16:
+        return None
+    tables = [(BYTE, cg.new(f"bitcast {WORD} {part} to {BYTE}")) for part in pieces(cg, WIDTH, x)]
+    words = []
+    for part in pieces(cg, WIDTH, at):
+        inside = cg.new(f"and {WORD} {part}, splat (i32 15)")
+        spread = cg.new(f"mul {WORD} {inside}, splat (i32 {0x04040404})")
+        places = cg.new(f"or {WORD} {spread}, splat (i32 {0x03020100})")
+        at_bytes = cg.new(f"bitcast {WORD} {places} to {BYTE}")
+        found = cg.call(BYTE, "llvm.aarch64.neon.tbl4.v16i8", *tables, (BYTE, at_bytes))
+        words.append(cg.new(f"bitcast {BYTE} {found} to {WORD}"))
+    return joined(cg, WIDTH, words)
+
+
 # -- extremes --------------------------------------------------------------------------------------
 
 
@@ -168,7 +184,7 @@ SYSTEM_CALLS = {
 # -- levels ----------------------------------------------------------------------------------------
 
 # no fence: LLVM has no instruction here for stores around the cache of a whole line at a time
-ISA = Isa("aarch64", dot4=dot4, lookup=lookup, extremum=float_extremum)
+ISA = Isa("aarch64", dot4=dot4, lookup=lookup, permute=permute, extremum=float_extremum)
 # A tile of 6 x 16 floats takes 24 registers; four hold the right side, fmla takes an element of the
 # left from another. Of doubles, 2 x 16 take 16 and the right side eight: a third row would not fit.
 # A token of a low-bit tile takes eight, sums in integers and in floats: more than two would leave

@@ -194,6 +194,26 @@ def lookup(cg: Codegen, table: tuple[int, ...], x: str) -> str | None:
     return joined(cg, piece.width, words)
 
 
+def permute(cg: Codegen, x: str, at: str) -> str | None:
+    """AVX-512 takes any of sixteen words by the low four bits; AVX2 any of eight, of each half,
+    and the fourth bit says which."""
+    if cg.lanes != 16 or cg.target.vector_bits == 128:
+        return None
+    if cg.target.vector_bits == 512:
+        kind = f"<{cg.lanes} x i32>"
+        return cg.call(kind, "llvm.x86.avx512.permvar.si.512", (kind, x), (kind, at))
+    word, found = EIGHT.word, []
+    halves = pieces(cg, EIGHT.width, x)
+    for part in pieces(cg, EIGHT.width, at):
+        low, high = (
+            cg.call(word, "llvm.x86.avx2.permd", (word, half), (word, part)) for half in halves
+        )
+        top = cg.new(f"and {word} {part}, splat (i32 8)")
+        is_high = cg.new(f"icmp ne {word} {top}, zeroinitializer")
+        found.append(cg.new(f"select <8 x i1> {is_high}, {word} {high}, {word} {low}"))
+    return joined(cg, EIGHT.width, found)
+
+
 # -- extremes --------------------------------------------------------------------------------------
 
 RANGE = "llvm.x86.avx512.mask.range.ps.512"  # the extreme of two numbers, with -0 < +0
@@ -297,6 +317,7 @@ ISA = Isa(
     "x86_64",
     dot4=dot4,
     lookup=lookup,
+    permute=permute,
     extremum=float_extremum,
     attributes=attributes,
     stream_fence="llvm.x86.sse.sfence",

@@ -1,0 +1,1 @@
+"""Arrays in groups of four-bit codes: integers of four bits, quantise, dequantise."""
