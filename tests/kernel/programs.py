@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tetrad.core.dtypes import DType, bool_, f32, f64, i32, i64, u8, u32, u64
+from tetrad.core.dtypes import DType, bool_, f32, f64, i32, i64, u8, u32
 from tetrad.core.sizes import Dim, bind
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
@@ -17,7 +17,7 @@ from tetrad.kernel.evaluate import evaluate
 from tetrad.kernel.verify import verify
 
 LANES = 8
-ARITHMETIC = (f32, f64, i32, i64, u8, u32, u64, bool_)
+ARITHMETIC = (f32, f64, i32, i64, u8, u32, bool_)
 
 
 def arrays_of(

@@ -205,7 +205,7 @@ def test_bool_binary(op: str) -> None:
     assert_same(got, [BOOL_ORACLE[op](a, b) for a, b in given], given)
 
 
-@pytest.mark.parametrize("dtype", ARITHMETIC, ids=str)
+@pytest.mark.parametrize("dtype", (*ARITHMETIC, u64), ids=str)
 @pytest.mark.parametrize("op", n.COMPARISONS)
 def test_comparisons(op: str, dtype: DType) -> None:
     if dtype is bool_ and op not in ("eq", "ne"):
