@@ -18,7 +18,7 @@ from tetrad.kernel.harness import arrays_of as arrays_of
 from tetrad.kernel.verify import verify
 
 LANES = 8
-ARITHMETIC = (f32, f64, i32, i64, u8, u32, u64, bool_)
+ARITHMETIC = (f32, f64, i32, i64, u8, u32, bool_)
 
 
 def elementwise(f: Callable[..., Val], *dtypes: DType, name: str = "elementwise") -> n.Program:

@@ -193,6 +193,21 @@ def test_int_binary(op: str, dtype: DType) -> None:
     assert_same(got, [wrap(INT_ORACLE[op](a, b, dtype.bits), dtype) for a, b in given], given)
 
 
+@pytest.mark.parametrize("op", [*n.SATURATING, *n.WORD_BINARY, *n.U32_BINARY])
+def test_operators_without_a_sign_are_methods_of_the_builder(op: str) -> None:
+    given = pairs(u32)
+    named, generic = (
+        apply(f, (u32, u32), *zip(*given, strict=True))
+        for f in (lambda k, a, b: getattr(k, op)(a, b), lambda k, a, b: k.binary(op, a, b))
+    )
+    assert (named == generic).all()
+
+
+def test_reversed_bits() -> None:
+    got = apply(lambda k, a: k.reverse_bits(a), (u32,), [1, 0x80000000, 0x0000000F, 0])
+    assert got.tolist() == [0x80000000, 1, 0xF0000000, 0]
+
+
 def test_mulhi_of_the_largest_words() -> None:
     got = apply(lambda k, a, b: k.mulhi(a, b), (u32, u32), [0xFFFFFFFF], [0xFFFFFFFE])
     assert got.tolist() == [0xFFFFFFFD]
@@ -205,7 +220,7 @@ def test_bool_binary(op: str) -> None:
     assert_same(got, [BOOL_ORACLE[op](a, b) for a, b in given], given)
 
 
-@pytest.mark.parametrize("dtype", ARITHMETIC, ids=str)
+@pytest.mark.parametrize("dtype", (*ARITHMETIC, u64), ids=str)
 @pytest.mark.parametrize("op", n.COMPARISONS)
 def test_comparisons(op: str, dtype: DType) -> None:
     if dtype is bool_ and op not in ("eq", "ne"):
