@@ -7,7 +7,7 @@ types of other folders; here they are `Any`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -34,6 +34,18 @@ class BufferContent:
     nbytes: int
     count: int  # elements that the program may touch
     data: memoryview | None
+    memory: Any = None  # of `Backend.resident`, to be used as it is
+    is_covered: bool = False  # the kernel writes every element: what it held before is not seen
+
+
+class BackendMemory(Protocol):
+    """Elements in the memory of a back end."""
+
+    def as_numpy(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """What it holds now."""
+
+    def fill(self, array: np.ndarray) -> None:
+        """Replace all it holds by the elements of a contiguous array."""
 
 
 class Backend(Protocol):
@@ -70,7 +82,21 @@ class Backend(Protocol):
         grid: tuple[int, int, int],
     ) -> list[bytes]:
         """Run one kernel that nobody vouches for, over buffers in order of declaration; the bytes
-        of those it writes."""
+        of those it writes, but for those that are resident."""
+
+    def bind(
+        self,
+        program: Any,
+        counts: tuple[int, ...],
+        args: Mapping[str, int],
+        grid: tuple[int, int, int],
+        cleared: tuple[bool, ...],
+    ) -> Callable[[Sequence[Any]], None]:
+        """The same kernel, ready to run over resident memory of these element counts; buffers that
+        are `cleared` start as zeros."""
+
+    def resident(self, array: np.ndarray) -> Any:
+        """A copy of a contiguous array as `BackendMemory`."""
 
     def storage(self, array: np.ndarray) -> Any:
         """A contiguous array in this back end's own memory."""

@@ -19,7 +19,7 @@ from tetrad.backends.cuda.targets import (
     MAX_THREADS,
     STATIC_SHARED,
     WARP,
-    Architecture,
+    GpuArchitecture,
 )
 from tetrad.core.backend import UNSUPPORTED
 from tetrad.core.dtypes import DType
@@ -63,7 +63,7 @@ class Layout:
         return sum(rounded_up(bind(size_of(b), args) * b.dtype.nbytes) for b in self.dynamic)
 
 
-def layout_of(program: n.Program, architecture: Architecture) -> Layout:
+def layout_of(program: n.Program, architecture: GpuArchitecture) -> Layout:
     refuse_wide(program)
     names = Names()
     entry = names.plain(program.name)
@@ -179,7 +179,7 @@ def refuse_wide(program: n.Program) -> None:
 
 
 def refuse_large(
-    program: n.Program, shared: list[n.Buffer], exchange: int, architecture: Architecture
+    program: n.Program, shared: list[n.Buffer], exchange: int, architecture: GpuArchitecture
 ) -> None:
     total = static_bytes(shared) + exchange
     if total > architecture.shared:

@@ -18,7 +18,6 @@ from tetrad.core.dtypes import DType
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniformity import varying
 
-FAILED = 1 << n.TAG_SHIFT  # marks the status word: a trap may have code 0
 MAX_COMMENT = 120
 # Instructions that the shared rules write as well for a thread: they know nothing of other lanes.
 # What is in neither list is refused: a rule for vectors may take a lane for the whole workgroup.
@@ -209,9 +208,8 @@ class ThreadRules:
 
     def trap(self, cg: Codegen, node: n.Trap) -> None:
         """here -[cond]-> report, unless another has, and leave;  -> on"""
-        code = FAILED | node.code & (FAILED - 1)
         with flow.guarded(cg, cg.scalar(node.cond)):
-            won = cg.new(f"cmpxchg ptr %status, i64 0, i64 {code} acq_rel monotonic")
+            won = cg.new(f"cmpxchg ptr %status, i64 0, i64 {node.code} acq_rel monotonic")
             with flow.guarded(cg, cg.new(f"extractvalue {{ i64, i1 }} {won}, 1")):
                 place = cg.new("getelementptr i64, ptr %status, i64 1")
                 cg.line(f"store i64 {cg.scalar(node.value)}, ptr {place}, align 8")
