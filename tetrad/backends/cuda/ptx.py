@@ -22,9 +22,9 @@ from tetrad.kernel.nodes import Program
 from tetrad.kernel.returns import without_returns
 from tetrad.kernel.verify import problems
 
-PARAMETER = re.compile(rf"\b{ENTRY}_param_(\d+)\b")
+PARAMETER = re.compile(rf"\b{re.escape(ENTRY)}_param_(\d+)\b")
 FLOAT = re.compile(r"\b0([fd])([0-9A-F]{8,16})\b")
-OURS = re.compile(rf"\.entry {ENTRY}\b")
+OURS = re.compile(rf"\.entry {re.escape(ENTRY)}(?=\()")
 # Remarks of LLVM: what it is, symbols it will define or has moved, the edges of inline assembly.
 REMARK = re.compile(
     r"^\s*// (\.globl\b.*|begin inline asm|end inline asm|demoted variable|.* has been demoted)\n"

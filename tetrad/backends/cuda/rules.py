@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tetrad.backends.cuda.layout import Layout, every
+from tetrad.backends.cuda.layout import Layout
 from tetrad.backends.cuda.targets import WARP
 from tetrad.backends.llvm import atomics, flow, memory
 from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules
@@ -42,7 +42,7 @@ class ThreadRules:
         self.layout, self.proved = layout, proved
         self.program, self.lanes = layout.program, layout.program.lanes
         self.differs = varying(self.program)
-        self.traps = any(isinstance(i, n.Trap) for i in every(self.program.body))
+        self.traps = any(isinstance(i, n.Trap) for i in n.walk(self.program.body))
         self.tables: dict[tuple[int, ...], str] = {}
         rules: list[tuple[type[n.Instr], Callable[..., Emitted | None]]] = [
             (n.Load, self.load), (n.Store, self.store), (n.Atomic, self.atomic),
@@ -150,7 +150,7 @@ class ThreadRules:
         count = self.lanes
         if all(lane == (i + lanes[0]) % count for i, lane in enumerate(lanes)):
             return cg.new(f"urem i32 {cg.new(f'add i32 %lane, {lanes[0]}')}, {count}")
-        name = self.tables.setdefault(lanes, f"@lanes{len(self.tables)}")
+        name = self.tables.setdefault(lanes, f"@const$lanes{len(self.tables)}")
         at = cg.new(f"getelementptr i16, ptr addrspace(4) {name}, i32 %lane")
         return cg.new(f"zext i16 {cg.new(f'load i16, ptr addrspace(4) {at}, align 2')} to i32")
 
@@ -180,10 +180,10 @@ class ThreadRules:
         for i, x in enumerate(values):
             slot = cg.new(f"add i32 %lane, {i * self.lanes}")
             raw = memory.to_memory(cg, cg.scalar(x), dtype, False)
-            place = cg.new(f"getelementptr {kind}, ptr addrspace(3) @exchange, i32 {slot}")
+            place = cg.new(f"getelementptr {kind}, ptr addrspace(3) @shared$exchange, i32 {slot}")
             cg.line(f"store {kind} {raw}, ptr addrspace(3) {place}, align {dtype.nbytes}")
         self.barrier(cg, n.Barrier())
-        place = cg.new(f"getelementptr {kind}, ptr addrspace(3) @exchange, i32 {at}")
+        place = cg.new(f"getelementptr {kind}, ptr addrspace(3) @shared$exchange, i32 {at}")
         raw = cg.new(f"load {kind}, ptr addrspace(3) {place}, align {dtype.nbytes}")
         self.wait(cg)
         return memory.from_memory(cg, raw, dtype, False)
