@@ -121,8 +121,8 @@ class Names:
         self.taken: set[str] = set(RESERVED)
 
     def plain(self, name: str) -> str:
-        """The name itself if it is ASCII letters, digits and _; else with _ for all others. Names of
-        our own have a $."""
+        """The name itself if it is ASCII letters, digits and _; else with _ for all others. Names
+        of our own have a $."""
         word = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
         word = word if word and not word[0].isdigit() else f"_{word}"
         while word in self.taken:
