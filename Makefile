@@ -17,7 +17,7 @@ EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
 EMULATED_TESTS := tests/backends/llvm tests/lower tests/ops tests/quant/test_lanes.py tests/arrays/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow test-emulated test-aarch64 replay docs lint bench bench-llm peers fuzz clean
+.PHONY: run demo test test-slow test-emulated test-aarch64 replay docs ptx lint bench bench-llm peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -59,6 +59,10 @@ docs: $(RUN_READY)
 	$(VENV)/bin/python $(PIP_INSTALL) '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/python -m mkdocs build --strict
 	@echo "build/site/index.html"
+
+# What every registered kernel takes on GPUs: registers, spills and workgroup memory, where ptxas is installed.
+ptx: $(RUN_READY)
+	$(VENV)/bin/tetrad inspect kernel
 
 lint: $(TEST_READY)
 	$(VENV)/bin/ruff check .

@@ -97,7 +97,7 @@ def test_an_unknown_back_end_is_an_error_that_lists_what_is_there(second: Evalua
     with pytest.raises(BackendError) as error:
         td.dispatch(halves(), [DATA], backend="abacus")
     assert str(error.value) == (
-        "dispatch: there is no back end 'abacus'\n  hint: back ends: cpu, evaluator"
+        "dispatch: there is no back end 'abacus'\n  hint: back ends: cpu, cuda, evaluator"
     )
 
 
@@ -107,7 +107,7 @@ def test_a_back_end_that_cannot_be_used_says_why_and_what_to_do(second: Evaluato
         td.dispatch(halves(), [DATA], backend="evaluator")
     assert str(error.value) == (
         "dispatch: back end 'evaluator' cannot be used here: it found no pencil\n"
-        "  hint: sharpen one; back ends: cpu, evaluator"
+        "  hint: sharpen one; back ends: cpu, cuda, evaluator"
     )
     assert error.value.code == "1002"
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from tests.backends.cuda.simulator import simulate
-from tetrad.backends.cuda.assembler import assemble, ptxas
 from tetrad.backends.cuda.parse import PtxModule, parse_ptx
 
 NAMES = {
@@ -103,8 +102,6 @@ class FakeCuda:
         if ".visible .entry" not in text:
             log.value = b"no entry"
             return 218
-        if ptxas() is not None:
-            assemble(text, f"sm_{10 * self.capability[0] + self.capability[1]}")
         module._obj.value = 0xA0 + len(self.modules)
         self.modules[module._obj.value] = text, parse_ptx(text)
         return 0

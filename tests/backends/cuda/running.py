@@ -47,7 +47,7 @@ def launch(
     after = simulate(made.text, buffers, numbers, grid, made.layout.dynamic_bytes(args))
     if status and after[status][0]:
         code, value = (int(word) for word in after[status])
-        raise KernelTrap(program.name, code & (1 << n.TAG_SHIFT) - 1, value)
+        raise KernelTrap(program.name, code, value)
     named = {p.name: p.of for p in made.layout.parameters if p.role == "pointer"}
     return {named[name]: array for name, array in after.items() if name in named}
 

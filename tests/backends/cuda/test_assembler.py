@@ -27,7 +27,7 @@ def joined(texts: list[str]) -> str:
     for i, text in enumerate(texts):
         head, body = text.split(".address_size 64\n")
         named = re.sub(r"\.entry [\w$]+", f".entry kernel{i}", body)
-        parts.append(re.sub(r"\b(lanes\d+|dynamic)\b", rf"\g<1>_{i}", named))
+        parts.append(re.sub(r"\b(const\$lanes\d+|shared\$dynamic)\b", rf"\g<1>_{i}", named))
     return "\n".join([head + ".address_size 64", *parts])
 
 

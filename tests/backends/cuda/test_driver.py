@@ -120,12 +120,49 @@ def test_a_trap_is_told_as_elsewhere(fake: FakeCuda) -> None:
     k = KernelBuilder("strict", 8)
     x = k.buffer("x", i32, count=8)
     v = k.load(x, k.lane())
-    k.trap(v < 0, 0, k.lane())
+    k.trap(v < 0, 1, k.lane())
     given = np.array([1, 2, 3, -4, 5, 6, 7, 8], np.int32)
-    with pytest.raises(TrapError, match="strict: trap 0, value 3") as error:
+    with pytest.raises(TrapError, match="strict: trap 1, value 3") as error:
         td.dispatch(k.finish(), [given.tobytes()], (1, 1, 1), "cuda")
-    assert (error.value.trap, error.value.value) == (0, 3)
+    assert (error.value.trap, error.value.value) == (1, 3)
     assert fake.memory == {}
+
+
+# -- memory that stays -----------------------------------------------------------------------------
+
+
+def test_resident_memory_is_used_as_it_is(fake: FakeCuda) -> None:
+    found = backend_named("cuda", "this test")
+    program = doubling()
+    x, y = program.buffers
+    given, result = found.resident(X), found.resident(np.ones(5, np.float32))
+    assert len(fake.memory) == 2
+    contents = {
+        x: BufferContent(20, 5, None, given),
+        y: BufferContent(20, 5, None, result),
+    }
+    assert found.launch(program, contents, {}, (2, 1, 1)) == []
+    assert np.array_equal(result.as_numpy(np.dtype(np.float32), (5,)), 2 * X)
+    result.fill(np.full(5, 9, np.float32))
+    run = found.bind(program, (5, 5), {}, (1, 1, 1), (False, True))  # the first four elements
+    before = fake.calls.count("cuMemAlloc_v2")
+    run([given, result])
+    assert fake.calls.count("cuMemAlloc_v2") == before
+    assert result.as_numpy(np.dtype(np.float32), (5,)).tolist() == [0, 2, 4, 6, 0]
+    run = found.bind(program, (5, 5), {}, (0, 1, 1), (False, True))
+    run([given, result])
+    assert not result.as_numpy(np.dtype(np.float32), (5,)).any()
+    del given, result, contents
+    assert fake.memory == {}
+
+
+def test_resident_memory_that_is_too_short_is_refused(fake: FakeCuda) -> None:
+    program = doubling()
+    x, y = program.buffers
+    held = backend_named("cuda", "this test").resident(np.zeros(2, np.float32))
+    short = {x: BufferContent(20, 5, None, held), y: BufferContent(20, 5, None)}
+    with pytest.raises(BadInputs, match="buffer x needs 20 bytes, got 8"):
+        backend_named("cuda", "this test").launch(program, short, {}, (2, 1, 1))
 
 
 # -- errors ----------------------------------------------------------------------------------------

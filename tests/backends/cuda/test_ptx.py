@@ -12,7 +12,9 @@ import pytest
 import tetrad as td
 from tests.backends.cuda import golden
 from tests.modules import ROOT
-from tetrad.backends.cuda.layout import Names
+from tetrad.backends.cuda.check import structure_problems
+from tetrad.backends.cuda.layout import Names, layout_of
+from tetrad.backends.cuda.module import emit_entry
 from tetrad.backends.cuda.parse import parse_ptx
 from tetrad.backends.cuda.ranges import proved_accesses
 from tetrad.backends.cuda.rules import ALIKE, ThreadRules, comment
@@ -120,6 +122,17 @@ def test_names_that_become_alike_are_told_apart() -> None:
     k.store(y, k.lane(), k.load(shared, k.lane()))
     module = parse_ptx(td.kernel.ptx(k.finish()))
     assert len({module.entry, *module.params, *module.arrays}) == 3
+
+
+@pytest.mark.parametrize("name", ["kernel", "entry", "dynamic", "exchange", "lanes0", "shared"])
+def test_no_name_meets_one_of_our_own(name: str) -> None:
+    k = KernelBuilder(name, 64)
+    y, x = k.buffer(f"{name}_", f32, "write", 64), k.scratch(name, f32, 20_000)
+    k.store(x, k.lane(), k.cast(k.lane(), f32))
+    mixed = k.shuffle(k.load(x, k.lane()), k.load(x, k.lane()), tuple(range(63, -1, -1)))
+    k.store(y, k.lane(), mixed)
+    text = td.kernel.ptx(k.finish())
+    assert parse_ptx(text).entry == name and structure_problems(text) == []
 
 
 def test_regions_are_comments() -> None:
@@ -284,11 +297,16 @@ def test_private_memory_beyond_a_threads_is_refused() -> None:
 def test_every_instruction_has_a_rule_for_threads_or_is_one_that_needs_none() -> None:
     """One that is new must be put into one of the lists: what a vector machine does with it may
     mean something else here."""
-    from tetrad.backends.cuda.layout import layout_of
-
     layout = layout_of(small(), architecture_named("sm_90"))
     known = set(ThreadRules(layout, frozenset()).table.table)
     assert known | {n.Return} == set(n.INSTRUCTIONS) and set(ALIKE) < known
+
+
+def test_an_instruction_without_a_rule_is_refused() -> None:
+    odd = n.Program("odd", (), (), (1, 1, 1), (n.Return(),))
+    layout = layout_of(odd, architecture_named("sm_90"))
+    with pytest.raises(BackendError, match="odd: this back end has no code for return"):
+        emit_entry(layout, architecture_named("sm_90").target, "mask")
 
 
 # -- always the same -------------------------------------------------------------------------------

@@ -31,7 +31,6 @@ from tetrad.kernel.verify import verify
 from tetrad.schedule import evaluate as schedules
 
 Arrays = Mapping[str, np.ndarray]
-SHORT = ("sm_75", "sm_90")  # before and after the instructions that Ampere brought
 
 
 def assert_same(
@@ -66,11 +65,17 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(same.all())
 
 
-@pytest.mark.parametrize("arch", SHORT)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_every_instruction_in_every_form(family: str, arch: str) -> None:
+def test_every_instruction_in_every_form(family: str) -> None:
+    """On Hopper; on Turing, which has fewer instructions, where that has another text."""
     for case in FAMILIES[family]():
-        assert_same(case.program, case.arrays, case.args, case.grid, arch)
+        assert_same(case.program, case.arrays, case.args, case.grid)
+        if body_of(case.program, "sm_75") != body_of(case.program, "sm_90"):
+            assert_same(case.program, case.arrays, case.args, case.grid, "sm_75")
+
+
+def body_of(program: n.Program, arch: str) -> str:
+    return ptx(program, arch).partition(".address_size 64")[2]
 
 
 @pytest.mark.parametrize("entry", list(registry.entries()), ids=lambda entry: entry.id)

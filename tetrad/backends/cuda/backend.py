@@ -5,7 +5,7 @@ Nothing is loaded before it is asked for: neither the driver nor what makes PTX.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +16,13 @@ from tetrad.core.errors import BackendError
 from tetrad.core.machine import Machine
 
 if TYPE_CHECKING:
-    from tetrad.backends.cuda import driver, launch
+    from tetrad.backends.cuda import driver
+    from tetrad.backends.cuda import launch as launches
     from tetrad.backends.cuda import targets as architectures
     from tetrad.kernel.nodes import Buffer, Program
 else:
     driver = lazy.later("tetrad.backends.cuda.driver")
-    launch = lazy.later("tetrad.backends.cuda.launch")
+    launches = lazy.later("tetrad.backends.cuda.launch")
     architectures = lazy.later("tetrad.backends.cuda.targets")
 
 REMEDY = "install the driver of an NVIDIA GPU; td.kernel.ptx writes the code without one"
@@ -81,7 +82,7 @@ class CudaBackend:
         return self._device
 
     @property
-    def architecture(self) -> architectures.Architecture:
+    def architecture(self) -> architectures.GpuArchitecture:
         """That of the device, as far as we know it."""
         found = architectures.newest_for(*self.device.capability)
         if found is None:
@@ -108,7 +109,21 @@ class CudaBackend:
         args: Mapping[str, int],
         grid: tuple[int, int, int],
     ) -> list[bytes]:
-        return launch.launch(self.device, self.architecture, program, contents, args, grid)
+        return launches.launch(self.device, self.architecture, program, contents, args, grid)
+
+    def bind(
+        self,
+        program: Program,
+        counts: tuple[int, ...],
+        args: Mapping[str, int],
+        grid: tuple[int, int, int],
+        cleared: tuple[bool, ...],
+    ) -> Callable[[Sequence[launches.DeviceMemory]], None]:
+        there = (self.device, self.architecture)
+        return launches.bound(*there, program, counts, args, grid, cleared)
+
+    def resident(self, array: np.ndarray) -> launches.DeviceMemory:
+        return launches.resident(self.device, array)
 
     def storage(self, array: np.ndarray) -> Any:
         raise BackendError(f"cuda: {SCHEDULES}", code=UNSUPPORTED)

@@ -19,7 +19,7 @@ from tetrad.backends.cuda.targets import (
     MAX_THREADS,
     STATIC_SHARED,
     WARP,
-    Architecture,
+    GpuArchitecture,
 )
 from tetrad.core.backend import UNSUPPORTED
 from tetrad.core.dtypes import DType
@@ -63,7 +63,7 @@ class Layout:
         return sum(rounded_up(bind(size_of(b), args) * b.dtype.nbytes) for b in self.dynamic)
 
 
-def layout_of(program: n.Program, architecture: Architecture) -> Layout:
+def layout_of(program: n.Program, architecture: GpuArchitecture) -> Layout:
     refuse_wide(program)
     names = Names()
     entry = names.plain(program.name)
@@ -121,8 +121,9 @@ class Names:
         self.taken: set[str] = set(RESERVED)
 
     def plain(self, name: str) -> str:
-        """The name itself where PTX takes it; ASCII letters, digits and _ otherwise."""
-        word = "".join(c if c.isascii() and (c.isalnum() or c in "_$") else "_" for c in name)
+        """The name itself if it is ASCII letters, digits and _; else with _ for all others. Names
+        of our own have a $."""
+        word = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
         word = word if word and not word[0].isdigit() else f"_{word}"
         while word in self.taken:
             word += "_"
@@ -139,7 +140,7 @@ def parameters_of(program: n.Program, names: Names) -> Iterator[Parameter]:
     for buffer in storage:
         if not is_stated(program, buffer):
             yield Parameter(names.plain(f"{buffer.name}_length"), "length", buffer.name)
-    if any(isinstance(instr, n.Trap) for instr in every(program.body)):
+    if any(isinstance(instr, n.Trap) for instr in n.walk(program.body)):
         yield Parameter(names.plain("status"), "status", "")
 
 
@@ -148,17 +149,9 @@ def is_stated(program: n.Program, buffer: n.Buffer) -> bool:
     return buffer.count is not None and {d.name for d in dims_of(buffer.count)} <= set(program.args)
 
 
-def every(block: n.Block) -> Iterator[n.Instr]:
-    """All instructions, inner ones included."""
-    for instr in block:
-        yield instr
-        for name in ("body", "then", "orelse"):
-            yield from every(getattr(instr, name, ()))
-
-
 def exchange_bytes(program: n.Program) -> int:
     """One warp exchanges values by itself; several do so through memory."""
-    crosses = any(isinstance(i, n.Shuffle | n.Broadcast) for i in every(program.body))
+    crosses = any(isinstance(i, n.Shuffle | n.Broadcast) for i in n.walk(program.body))
     return 2 * WIDEST * program.lanes if crosses and program.lanes > WARP else 0
 
 
@@ -179,7 +172,7 @@ def refuse_wide(program: n.Program) -> None:
 
 
 def refuse_large(
-    program: n.Program, shared: list[n.Buffer], exchange: int, architecture: Architecture
+    program: n.Program, shared: list[n.Buffer], exchange: int, architecture: GpuArchitecture
 ) -> None:
     total = static_bytes(shared) + exchange
     if total > architecture.shared:

@@ -14,9 +14,11 @@ from tetrad.backends.cuda.targets import TRIPLE
 from tetrad.backends.llvm.emitter import Codegen, Emitted, buffer_name, operand_name
 from tetrad.backends.llvm.module import size_operand
 from tetrad.backends.llvm.target import Target
+from tetrad.core.backend import UNSUPPORTED
+from tetrad.core.errors import BackendError
 from tetrad.kernel import nodes as n
 
-ENTRY = "kernel"  # its name for LLVM; the PTX has the program's
+ENTRY = "entry$"  # its name for LLVM; the PTX has the program's
 SYNCHRONISE = "llvm.nvvm.barrier.cta.sync.aligned.all"
 
 
@@ -25,6 +27,7 @@ def emit_entry(
 ) -> str:
     """entry -> body -> exit"""
     program, rules = layout.program, ThreadRules(layout, proved)
+    refuse_strange(program, rules)
     cg = Codegen(program, target, rules.table, set(), 1, check)
     with cg.child() as outer:
         thread_ids(cg, program)
@@ -43,6 +46,17 @@ def emit_entry(
     tail = ["}", f'attributes #0 = {{ nounwind "nvvm.maxntid"="{bounds}" }}']
     lines = [*head, *cg.declares.values(), function, "entry:", *cg.entry, *outer.lines, *tail]
     return "\n".join(lines) + "\n"
+
+
+def refuse_strange(program: n.Program, rules: ThreadRules) -> None:
+    strange = {type(instr) for instr in n.walk(program.body)} - rules.table.table.keys()
+    if strange:
+        named = ", ".join(sorted(kind.__name__.lower() for kind in strange))
+        raise BackendError(
+            f"{program.name}: this back end has no code for {named}",
+            code=UNSUPPORTED,
+            hint='backend="cpu" has all instructions',
+        )
 
 
 def parameters(layout: Layout, check: str) -> str:
@@ -67,10 +81,12 @@ def shared_memory(layout: Layout) -> list[str]:
         if isinstance(b.count, int)
     ]
     if layout.dynamic:
-        declared.append(f"@dynamic = external addrspace(3) global [0 x i8], align {ALIGNMENT}")
+        declared.append(
+            f"@shared$dynamic = external addrspace(3) global [0 x i8], align {ALIGNMENT}"
+        )
     if layout.exchange:
         size = f"[{layout.exchange} x i8]"
-        declared.append(f"@exchange = internal addrspace(3) global {size} poison, align 8")
+        declared.append(f"@shared$exchange = internal addrspace(3) global {size} poison, align 8")
     return declared
 
 
@@ -118,7 +134,7 @@ def dynamic_addresses(cg: Codegen, layout: Layout) -> None:
     """One buffer after the other, each rounded up."""
     offset = "0"
     for b in layout.dynamic:
-        place = cg.new(f"getelementptr i8, ptr addrspace(3) @dynamic, i64 {offset}")
+        place = cg.new(f"getelementptr i8, ptr addrspace(3) @shared$dynamic, i64 {offset}")
         cg.line(f"{buffer_name(b)} = addrspacecast ptr addrspace(3) {place} to ptr")
         size = cg.new(f"mul i64 {size_operand(cg, size_of(b))}, {b.dtype.nbytes}")
         above = cg.new(f"add i64 {size}, {ALIGNMENT - 1}")

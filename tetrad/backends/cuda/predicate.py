@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tetrad.backends.cuda.layout import every
 from tetrad.core.dtypes import DType, bool_
 from tetrad.core.record import fields, replace
 from tetrad.kernel import nodes as n
@@ -25,7 +24,7 @@ def predicate_votes(program: n.Program) -> n.Program:
 
 
 def holds_vote(block: n.Block) -> bool:
-    return any(isinstance(instr, n.Vote) for instr in every(block))
+    return any(isinstance(instr, n.Vote) for instr in n.walk(block))
 
 
 class _Predication:

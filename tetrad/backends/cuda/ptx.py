@@ -14,7 +14,7 @@ from tetrad.backends.cuda.layout import Layout, layout_of
 from tetrad.backends.cuda.module import ENTRY, emit_entry
 from tetrad.backends.cuda.predicate import predicate_votes
 from tetrad.backends.cuda.ranges import proved_accesses
-from tetrad.backends.cuda.targets import Architecture, architecture_named
+from tetrad.backends.cuda.targets import GpuArchitecture, architecture_named
 from tetrad.backends.llvm.compile import compile_module
 from tetrad.core.errors import Rejected, an
 from tetrad.core.record import record
@@ -22,9 +22,9 @@ from tetrad.kernel.nodes import Program
 from tetrad.kernel.returns import without_returns
 from tetrad.kernel.verify import problems
 
-PARAMETER = re.compile(rf"\b{ENTRY}_param_(\d+)\b")
+PARAMETER = re.compile(rf"\b{re.escape(ENTRY)}_param_(\d+)\b")
 FLOAT = re.compile(r"\b0([fd])([0-9A-F]{8,16})\b")
-OURS = re.compile(rf"\.entry {ENTRY}\b")
+OURS = re.compile(rf"\.entry {re.escape(ENTRY)}(?=\()")
 # Remarks of LLVM: what it is, symbols it will define or has moved, the edges of inline assembly.
 REMARK = re.compile(
     r"^\s*// (\.globl\b.*|begin inline asm|end inline asm|demoted variable|.* has been demoted)\n"
@@ -40,7 +40,7 @@ class Emission:
     text: str
     llvm: str
     layout: Layout
-    architecture: Architecture
+    architecture: GpuArchitecture
 
 
 def ptx(program: Program, arch: str = "sm_90") -> str:
@@ -77,7 +77,7 @@ def refuse_invalid(program: Program) -> None:
 
 
 @lru_cache(maxsize=256)
-def emission(program: Program, architecture: Architecture, check: str) -> Emission:
+def emission(program: Program, architecture: GpuArchitecture, check: str) -> Emission:
     """`check` as in `backends.llvm`: "mask" for a program that nobody vouches for, "plain" for one
     whose accesses lowering has proved."""
     layout = layout_of(predicate_votes(without_returns(program)), architecture)

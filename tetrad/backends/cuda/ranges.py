@@ -21,20 +21,20 @@ DEEP = 40  # operators of an address that are looked through
 
 
 @record
-class Range:
+class IndexRange:
     """Every number that an index may be: low and high included."""
 
     low: int
     high: int
 
-    def narrowed(self, low: int, high: int) -> Range:
+    def narrowed(self, low: int, high: int) -> IndexRange:
         """An empty range is kept as one number: the code is never reached."""
         low, high = max(self.low, low), min(self.high, high)
-        return Range(low, max(low, high))
+        return IndexRange(low, max(low, high))
 
 
-ANY = Range(MIN, MAX)
-Known = Mapping[n.Value, Range]
+ANY = IndexRange(MIN, MAX)
+Known = Mapping[n.Value, IndexRange]
 
 
 def proved_accesses(program: n.Program) -> frozenset[n.Instr]:
@@ -65,14 +65,14 @@ class _Walk:
         if isinstance(count, int) and at.low >= 0 and at.high < count:
             self.proved.add(instr)
 
-    def counted(self, loop: n.For, known: Known) -> Range:
+    def counted(self, loop: n.For, known: Known) -> IndexRange:
         """The body runs only for counters below the stop."""
         start, stop = self.range_of(loop.start, known), self.range_of(loop.stop, known)
-        return Range(start.low, max(start.low, stop.high - 1))
+        return IndexRange(start.low, max(start.low, stop.high - 1))
 
     # -- conditions --------------------------------------------------------------------------------
 
-    def facts(self, cond: n.Value, holds: bool, known: Known) -> dict[n.Value, Range]:
+    def facts(self, cond: n.Value, holds: bool, known: Known) -> dict[n.Value, IndexRange]:
         """What is known of the operands where the condition holds, or does not."""
         if isinstance(cond, n.Binary) and cond.op == ("and" if holds else "or"):
             first = self.facts(cond.lhs, holds, known)
@@ -87,30 +87,30 @@ class _Walk:
 
     # -- values ------------------------------------------------------------------------------------
 
-    def range_of(self, value: n.Value, known: Known, deep: int = 0) -> Range:
+    def range_of(self, value: n.Value, known: Known, deep: int = 0) -> IndexRange:
         found = known.get(value, ANY)
         if deep > DEEP:
             return found
         own = self.computed(value, known, deep + 1)
         return own.narrowed(found.low, found.high)
 
-    def computed(self, value: n.Value, known: Known, deep: int) -> Range:
+    def computed(self, value: n.Value, known: Known, deep: int) -> IndexRange:
         match value:
             case n.Const():
-                return Range(int(value.value), int(value.value))
+                return IndexRange(int(value.value), int(value.value))
             case n.Id():
                 most = MAX_GRID if value.which == "group" else self.program.workgroup
-                return Range(0, most[value.axis] - (value.which == "local"))
+                return IndexRange(0, most[value.axis] - (value.which == "local"))
             case n.BufferLength() if isinstance(value.buffer.count, int):
-                return Range(value.buffer.count, value.buffer.count)
+                return IndexRange(value.buffer.count, value.buffer.count)
             case n.Binary() if value.dtype is index:
                 a, b = (self.range_of(x, known, deep) for x in (value.lhs, value.rhs))
                 return bounded(COMBINED[value.op](a, b))
             case n.Select():
                 a, b = (self.range_of(x, known, deep) for x in (value.a, value.b))
-                return Range(min(a.low, b.low), max(a.high, b.high))
+                return IndexRange(min(a.low, b.low), max(a.high, b.high))
             case n.Cast() if value.x.dtype.kind == "u" and value.x.dtype.bits < 64:
-                return Range(0, (1 << value.x.dtype.bits) - 1)
+                return IndexRange(0, (1 << value.x.dtype.bits) - 1)
             case _:
                 return ANY
 
@@ -119,7 +119,7 @@ OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "e
 MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
-def below(op: str, a: Range, b: Range) -> Range:
+def below(op: str, a: IndexRange, b: IndexRange) -> IndexRange:
     """The range of a where a op b."""
     low, high = {
         "lt": (MIN, b.high - 1), "le": (MIN, b.high), "gt": (b.low + 1, MAX), "ge": (b.low, MAX),
@@ -128,33 +128,33 @@ def below(op: str, a: Range, b: Range) -> Range:
     return a.narrowed(low, high)
 
 
-def bounded(found: Range) -> Range:
+def bounded(found: IndexRange) -> IndexRange:
     """What may leave 64 bits may be anything."""
     return found if found.low >= MIN and found.high <= MAX else ANY
 
 
-def product(a: Range, b: Range) -> Range:
+def product(a: IndexRange, b: IndexRange) -> IndexRange:
     ends = [x * y for x in (a.low, a.high) for y in (b.low, b.high)]
-    return Range(min(ends), max(ends))
+    return IndexRange(min(ends), max(ends))
 
 
-def quotient(a: Range, b: Range) -> Range:
+def quotient(a: IndexRange, b: IndexRange) -> IndexRange:
     """Dividends below zero have no meaning; divisors below one count as one."""
-    return ANY if a.low < 0 else Range(0, a.high // max(b.low, 1))
+    return ANY if a.low < 0 else IndexRange(0, a.high // max(b.low, 1))
 
 
-def rest(a: Range, b: Range) -> Range:
+def rest(a: IndexRange, b: IndexRange) -> IndexRange:
     if a.low < 0 or b.low < 1:
         return ANY
-    return Range(0, min(a.high, b.high - 1))
+    return IndexRange(0, min(a.high, b.high - 1))
 
 
-COMBINED: dict[str, Callable[[Range, Range], Range]] = {
-    "add": lambda a, b: Range(a.low + b.low, a.high + b.high),
-    "sub": lambda a, b: Range(a.low - b.high, a.high - b.low),
+COMBINED: dict[str, Callable[[IndexRange, IndexRange], IndexRange]] = {
+    "add": lambda a, b: IndexRange(a.low + b.low, a.high + b.high),
+    "sub": lambda a, b: IndexRange(a.low - b.high, a.high - b.low),
     "mul": product,
     "div": quotient,
     "mod": rest,
-    "min": lambda a, b: Range(min(a.low, b.low), min(a.high, b.high)),
-    "max": lambda a, b: Range(max(a.low, b.low), max(a.high, b.high)),
+    "min": lambda a, b: IndexRange(min(a.low, b.low), min(a.high, b.high)),
+    "max": lambda a, b: IndexRange(max(a.low, b.low), max(a.high, b.high)),
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tetrad.backends.cuda.layout import Layout, every
+from tetrad.backends.cuda.layout import Layout
 from tetrad.backends.cuda.targets import WARP
 from tetrad.backends.llvm import atomics, flow, memory
 from tetrad.backends.llvm.emitter import Codegen, Emitted, EmitterRules
@@ -18,7 +18,6 @@ from tetrad.core.dtypes import DType
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniformity import varying
 
-FAILED = 1 << n.TAG_SHIFT  # marks the status word: a trap may have code 0
 MAX_COMMENT = 120
 # Instructions that the shared rules write as well for a thread: they know nothing of other lanes.
 # What is in neither list is refused: a rule for vectors may take a lane for the whole workgroup.
@@ -43,7 +42,7 @@ class ThreadRules:
         self.layout, self.proved = layout, proved
         self.program, self.lanes = layout.program, layout.program.lanes
         self.differs = varying(self.program)
-        self.traps = any(isinstance(i, n.Trap) for i in every(self.program.body))
+        self.traps = any(isinstance(i, n.Trap) for i in n.walk(self.program.body))
         self.tables: dict[tuple[int, ...], str] = {}
         rules: list[tuple[type[n.Instr], Callable[..., Emitted | None]]] = [
             (n.Load, self.load), (n.Store, self.store), (n.Atomic, self.atomic),
@@ -158,7 +157,7 @@ class ThreadRules:
         count = self.lanes
         if all(lane == (i + lanes[0]) % count for i, lane in enumerate(lanes)):
             return cg.new(f"urem i32 {cg.new(f'add i32 %lane, {lanes[0]}')}, {count}")
-        name = self.tables.setdefault(lanes, f"@lanes{len(self.tables)}")
+        name = self.tables.setdefault(lanes, f"@const$lanes{len(self.tables)}")
         at = cg.new(f"getelementptr i16, ptr addrspace(4) {name}, i32 %lane")
         return cg.new(f"zext i16 {cg.new(f'load i16, ptr addrspace(4) {at}, align 2')} to i32")
 
@@ -188,10 +187,10 @@ class ThreadRules:
         for i, x in enumerate(values):
             slot = cg.new(f"add i32 %lane, {i * self.lanes}")
             raw = memory.to_memory(cg, cg.scalar(x), dtype, False)
-            place = cg.new(f"getelementptr {kind}, ptr addrspace(3) @exchange, i32 {slot}")
+            place = cg.new(f"getelementptr {kind}, ptr addrspace(3) @shared$exchange, i32 {slot}")
             cg.line(f"store {kind} {raw}, ptr addrspace(3) {place}, align {dtype.nbytes}")
         self.barrier(cg, n.Barrier())
-        place = cg.new(f"getelementptr {kind}, ptr addrspace(3) @exchange, i32 {at}")
+        place = cg.new(f"getelementptr {kind}, ptr addrspace(3) @shared$exchange, i32 {at}")
         raw = cg.new(f"load {kind}, ptr addrspace(3) {place}, align {dtype.nbytes}")
         self.wait(cg)
         return memory.from_memory(cg, raw, dtype, False)
@@ -216,9 +215,8 @@ class ThreadRules:
 
     def trap(self, cg: Codegen, node: n.Trap) -> None:
         """here -[cond]-> report, unless another has, and leave;  -> on"""
-        code = FAILED | node.code & (FAILED - 1)
         with flow.guarded(cg, cg.scalar(node.cond)):
-            won = cg.new(f"cmpxchg ptr %status, i64 0, i64 {code} acq_rel monotonic")
+            won = cg.new(f"cmpxchg ptr %status, i64 0, i64 {node.code} acq_rel monotonic")
             with flow.guarded(cg, cg.new(f"extractvalue {{ i64, i1 }} {won}, 1")):
                 place = cg.new("getelementptr i64, ptr %status, i64 1")
                 cg.line(f"store i64 {cg.scalar(node.value)}, ptr {place}, align 8")

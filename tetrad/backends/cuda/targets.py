@@ -38,7 +38,7 @@ ISA = Isa(
 
 
 @record
-class Architecture:
+class GpuArchitecture:
     """One line of the table: `version` is that of the PTX text, `shared` the bytes of workgroup
     memory that a block can ask for."""
 
@@ -74,18 +74,18 @@ class Architecture:
 ARCHITECTURES = {
     line.name: line
     for line in (
-        Architecture("sm_75", "6.4", 65_536),
-        Architecture("sm_80", "7.0", 163_840),
-        Architecture("sm_86", "7.1", 101_376),
-        Architecture("sm_89", "7.8", 101_376),
-        Architecture("sm_90", "8.0", 232_448),
-        Architecture("sm_100", "8.6", 232_448),
-        Architecture("sm_120", "8.7", 101_376),
+        GpuArchitecture("sm_75", "6.4", 65_536),
+        GpuArchitecture("sm_80", "7.0", 163_840),
+        GpuArchitecture("sm_86", "7.1", 101_376),
+        GpuArchitecture("sm_89", "7.8", 101_376),
+        GpuArchitecture("sm_90", "8.0", 232_448),
+        GpuArchitecture("sm_100", "8.6", 232_448),
+        GpuArchitecture("sm_120", "8.7", 101_376),
     )
 }
 
 
-def architecture_named(name: str) -> Architecture:
+def architecture_named(name: str) -> GpuArchitecture:
     if name not in ARCHITECTURES:
         raise BackendError(
             f"ptx: unknown architecture {name!r}",
@@ -95,7 +95,7 @@ def architecture_named(name: str) -> Architecture:
     return ARCHITECTURES[name]
 
 
-def newest_for(major: int, minor: int) -> Architecture | None:
+def newest_for(major: int, minor: int) -> GpuArchitecture | None:
     """The newest architecture whose code a device of this compute capability takes: PTX runs on
     its own and all later ones."""
     number = 10 * major + minor
