@@ -93,6 +93,23 @@ def test_it_cannot_change_what_it_is_given_nor_keep_it(run: Call) -> None:
     assert all(array.tolist() == [99.0] * 3 for array in held)
 
 
+class Unhashable:
+    """A function object that equals others, so it has no hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unhashable)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return x + 1
+
+
+@BOTH
+@pytest.mark.parametrize("f", [np.negative, functools.partial(np.add, 1), Unhashable()])
+def test_any_callable_will_do(run: Call, f: Call) -> None:
+    got = run(lambda x: td.callback(f, td.Spec((3,)), x))(X)
+    assert got.tolist() == f(X).astype(np.float32).tolist()
+
+
 def test_one_program_serves_every_size_of_a_dim() -> None:
     f = td.jit(
         lambda x: td.callback(backwards, td.Spec(x.shape), x), dims=({0: td.Dim("n", max=9)},)

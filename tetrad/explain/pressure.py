@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tetrad.compiler.dispatch import dispatch
@@ -91,7 +92,7 @@ def chains(steps: Sequence[Step]) -> Iterator[list[Leaf]]:
 def asked(
     chain: list[Leaf], dims: Mapping[str, int], threshold: float | None, scratch: TensorTrainScratch
 ) -> ChainPressure:
-    shared = [before.writes & after.reads for before, after in zip(chain, chain[1:], strict=False)]
+    shared = [before.writes & after.reads for before, after in pairwise(chain)]
     ranks = tuple(sum(bind(slot.type.size, dims) for slot in slots) for slots in shared)
     nbytes = sum(bind(slot.type.nbytes, dims) for slots in shared for slot in slots)
     try:
