@@ -233,6 +233,26 @@ def test_what_it_raises_reaches_the_caller_as_it_is(run: Call) -> None:
     assert td.jit(lambda x: x + 1)(X).tolist() == (X + 1).tolist()
 
 
+@BOTH
+def test_the_causes_of_an_error_stay(run: Call) -> None:
+    def chained(x: np.ndarray) -> np.ndarray:
+        try:
+            raise KeyError("first")
+        except KeyError as first:
+            if x[0] > 0:
+                raise ValueError("second") from first
+            raise ValueError("third")  # noqa: B904  (its context is what is looked at)
+
+    f = run(lambda x: td.callback(chained, td.Spec((3,)), x))
+    with pytest.raises(ValueError, match="second") as error:
+        f(X)
+    assert isinstance(error.value.__cause__, KeyError)
+    with pytest.raises(ValueError, match="third") as error:
+        f(-X)
+    assert isinstance(error.value.__context__, KeyError)
+    assert not error.value.__suppress_context__
+
+
 def test_a_raise_ends_a_loop_at_once() -> None:
     calls: list[int] = []
 

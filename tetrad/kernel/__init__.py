@@ -44,15 +44,15 @@ HOMES = {  # name -> module
 }  # fmt: skip
 
 
-# what runs programs: it lies further up
-PROVIDED = ("call", "resident")
+# what lies further up: name -> what it is asked for as
+PROVIDED = {"call": "running kernels", "resident": "running kernels"}
 
 
 def __getattr__(name: str) -> Any:
     if name == "registry":
         return lazy.module("tetrad.kernel.registry")
     if name in PROVIDED:
-        return getattr(lazy.provided("running kernels"), name)
+        return getattr(lazy.provided(PROVIDED[name]), name)
     if name not in HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = found = getattr(lazy.module(f"tetrad.kernel.{HOMES[name]}"), name)
