@@ -4,6 +4,7 @@ and every error."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -358,6 +359,19 @@ def test_bad_inputs_are_refused(
     with pytest.raises(BadInputs, match=match) as error:
         td.dispatch(program, inputs, **options)  # type: ignore[arg-type]
     assert error.value.code == code
+
+
+@pytest.mark.parametrize("grid", [5, "abc", (1, 1, [1]), (1.0, 1, 1), (True, 1, 1), (1, 1, None)])
+def test_a_grid_that_is_none_is_refused(grid: Any) -> None:
+    with pytest.raises(BadInputs, match="three numbers of workgroups") as error:
+        td.dispatch(scale(), [floats(1, 2, 3, 4)] * 2, grid)
+    assert error.value.code == "D006"
+
+
+def test_what_numbers_and_inputs_may_be() -> None:
+    want = [floats(2, 4, 6, 8), floats(6, 7, 8, 9)]
+    given = (x for x in (floats(1, 2, 3, 4), floats(5, 6, 7, 8)))
+    assert td.dispatch(scale(), given, [np.int64(1), 1, 1]) == want  # type: ignore[arg-type]
 
 
 def needing_args() -> n.Program:

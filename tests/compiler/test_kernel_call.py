@@ -3,6 +3,7 @@ promises about memory, and every error."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -302,6 +303,16 @@ def test_explain_counts_it() -> None:
     told = td.explain(lambda x: td.kernel.call(TWICE, x + 1))(numbers(1000))
     assert [kernel.launch.name for kernel in told.kernels] == ["add", "twice"]
     assert td.bisect(lambda x: td.kernel.call(TWICE, x + 1))(numbers(100)).agrees
+
+
+def test_show_prints_the_kernel_and_its_launch(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(os.environ, "TETRAD_SHOW", "kernel,schedule")
+    td.jit(lambda x: td.kernel.call(TWICE, x))(numbers(33))
+    shown = capsys.readouterr().err
+    assert 'kernel "twice"\nworkgroup 16 1 1\nguarded\n' in shown
+    assert "launch twice(%0, %1) groups=3 writes=y" in shown
 
 
 # -- errors ----------------------------------------------------------------------------------------

@@ -93,6 +93,23 @@ def test_it_cannot_change_what_it_is_given_nor_keep_it(run: Call) -> None:
     assert all(array.tolist() == [99.0] * 3 for array in held)
 
 
+class Unhashable:
+    """A function object that equals others, so it has no hash."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unhashable)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return x + 1
+
+
+@BOTH
+@pytest.mark.parametrize("f", [np.negative, functools.partial(np.add, 1), Unhashable()])
+def test_any_callable_will_do(run: Call, f: Call) -> None:
+    got = run(lambda x: td.callback(f, td.Spec((3,)), x))(X)
+    assert got.tolist() == f(X).astype(np.float32).tolist()
+
+
 def test_one_program_serves_every_size_of_a_dim() -> None:
     f = td.jit(
         lambda x: td.callback(backwards, td.Spec(x.shape), x), dims=({0: td.Dim("n", max=9)},)
@@ -214,6 +231,26 @@ def test_what_it_raises_reaches_the_caller_as_it_is(run: Call) -> None:
         fails[0] = False
         assert f(X).item() == 13.0
     assert td.jit(lambda x: x + 1)(X).tolist() == (X + 1).tolist()
+
+
+@BOTH
+def test_the_causes_of_an_error_stay(run: Call) -> None:
+    def chained(x: np.ndarray) -> np.ndarray:
+        try:
+            raise KeyError("first")
+        except KeyError as first:
+            if x[0] > 0:
+                raise ValueError("second") from first
+            raise ValueError("third")  # noqa: B904  (its context is what is looked at)
+
+    f = run(lambda x: td.callback(chained, td.Spec((3,)), x))
+    with pytest.raises(ValueError, match="second") as error:
+        f(X)
+    assert isinstance(error.value.__cause__, KeyError)
+    with pytest.raises(ValueError, match="third") as error:
+        f(-X)
+    assert isinstance(error.value.__context__, KeyError)
+    assert not error.value.__suppress_context__
 
 
 def test_a_raise_ends_a_loop_at_once() -> None:

@@ -18,6 +18,7 @@ from tetrad.compiler.launch_inputs import (
     LaunchSizes,
     checked_args,
     content_of,
+    extents_of,
     layout_of,
     match_inputs,
     refuse_aliases,
@@ -77,6 +78,8 @@ def dispatch(
     >>> dispatch(k.finish(), [bytes([1, 2, 3, 255])])
     [b'\\x02\\x03\\x04\\x00']
     """
+    if type(inputs) is not list:
+        inputs = list(inputs)
     # The short way: resident buffers of sizes that the program was launched with before.
     named = tuple(args.items()) if args else ()
     try:
@@ -112,7 +115,7 @@ def launch(
     data = match_inputs(program, inputs, backend)
     refuse_aliases(program, data)
     layout = layout_of(program, data)
-    sizes = sizes_of(program, layout, tuple(given.items()), None if grid is None else (*grid,))
+    sizes = sizes_of(program, layout, tuple(given.items()), extents_of(program, grid))
     remember(key, program, runner, data, sizes, given)
     contents = {b: content_of(b, data.get(b), sizes) for b in storage_of(program)}
     written = iter(runner.launch(program, contents, given, sizes.grid))

@@ -216,7 +216,7 @@ def sizes_of(
     program: Program,
     layout: tuple[int | None, ...],
     named: tuple[tuple[str, int], ...],
-    grid: tuple[Any, ...] | None,
+    grid: Grid | None,
 ) -> LaunchSizes:
     """The sizes of a launch, if they fit together."""
     args = dict(named)
@@ -299,9 +299,20 @@ def declared_count(buffer: Buffer, args: Args) -> int | None:
 # -- grid ------------------------------------------------------------------------------------------
 
 
-def checked_grid(
-    program: Program, grid: tuple[Any, ...] | None, counts: Mapping[Buffer, int]
-) -> Grid:
+def extents_of(program: Program, grid: Any) -> Grid | None:
+    """The grid as three numbers, if it is."""
+    if grid is None:
+        return None
+    sizes = tuple(grid) if isinstance(grid, tuple | list) else ()
+    whole = [isinstance(n, int | np.integer) and not isinstance(n, bool) for n in sizes]
+    if len(sizes) != 3 or not all(whole) or min(sizes) < 0:
+        raise BadInputs(
+            f"{program.name}: grid {grid} is not three numbers of workgroups", code=GRID
+        )
+    return (int(sizes[0]), int(sizes[1]), int(sizes[2]))
+
+
+def checked_grid(program: Program, grid: Grid | None, counts: Mapping[Buffer, int]) -> Grid:
     if grid is None:
         found = infer_grid(program, counts)
         if found is None:
@@ -312,16 +323,12 @@ def checked_grid(
                 hint="pass grid=(x, y, z), the number of workgroups along each axis",
             )
         return found  # type: ignore[return-value]  # counts are numbers, so it is
-    if len(grid) != 3 or any(type(n) is not int or n < 0 for n in grid):
-        raise BadInputs(
-            f"{program.name}: grid {grid} is not three numbers of workgroups", code=GRID
-        )
     total = grid[0] * grid[1] * grid[2] * program.lanes
     if total > MAX_INVOCATIONS:
         raise BadInputs(
             f"{program.name}: grid {grid} makes {total} invocations, more than 2**53", code=GRID
         )
-    return (grid[0], grid[1], grid[2])
+    return grid
 
 
 def refuse_small_grid(

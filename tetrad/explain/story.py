@@ -25,6 +25,7 @@ from tetrad.core.sizes import bind
 from tetrad.explain.call import PreparedCall, prepare
 from tetrad.explain.page import write_page
 from tetrad.explain.parts import GraphPart, parts_of
+from tetrad.explain.pressure import PressureReport, pressure_of
 from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
@@ -151,6 +152,17 @@ class Explanation:
         return report(self)
 
     __repr__ = __str__
+
+    def pressure(self, threshold: float | None = None) -> PressureReport:
+        """What launches hand on to the next: the chains, their ranks and their fusion pressure;
+        with a threshold also whether the geometric mean of the ranks is at most that.
+
+        >>> import tetrad as td
+        >>> told = explain(lambda x: td.sort(td.sort(x + 1, descending=True)))(td.zeros(100))
+        >>> [chain.ranks for chain in told.pressure().chains]
+        [(100, 100)]
+        """
+        return pressure_of(self, threshold)
 
     def html(self, path: str | Path) -> Path:
         """Write the page (one file, nothing loaded from elsewhere) and return its path."""

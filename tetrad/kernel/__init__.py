@@ -43,7 +43,7 @@ HOMES = {  # name -> module
 }  # fmt: skip
 
 
-# what runs programs, and code for other machines: both lie further up
+# what lies further up: name -> what it is asked for as
 PROVIDED = {"call": "running kernels", "resident": "running kernels", "ptx": "ptx"}
 
 

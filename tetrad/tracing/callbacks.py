@@ -7,6 +7,7 @@ runs. The op is in `ops.callback`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tetrad.core.errors import TraceError
@@ -60,12 +61,21 @@ def callback(
         fail(TraceError, "callback: result promises no array", "give a td.Spec, or a tree of them")
     leaves, given = flatten((args, kwargs))
     arrays = [operand(x, name) for x, name in zip(leaves, given.leaf_names("args"), strict=True)]
-    function = HostFunction(f, given, gives, tuple(kind.dtype for kind in kinds))
+    function = HostFunction(hashable(f), given, gives, tuple(kind.dtype for kind in kinds))
     settings = {
         "function": function, "shapes": tuple(kind.shape for kind in kinds),
         "vmap_method": vmap_method,
     }  # fmt: skip
     return unflatten(gives, applied(arrays, settings, kinds))
+
+
+def hashable(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Equal calls are found by it; an object without a hash equals itself alone."""
+    try:
+        hash(f)
+    except TypeError:
+        return partial(f)
+    return f
 
 
 def kind_of(spec: Any, name: str) -> ArrayType:

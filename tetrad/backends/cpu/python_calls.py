@@ -101,6 +101,6 @@ def run_with_python(
             return run(table, bases, threads, profile)
     except BaseException:
         error, RAISED.error = RAISED.error, None
-        if error is not None:
-            raise error from error.__cause__
-        raise
+        if error is None:
+            raise
+    raise error  # here, where no other is being handled: its own context stays

@@ -37,7 +37,8 @@ class HostFunction:
 
     @property
     def name(self) -> str:
-        return str(getattr(self.function, "__name__", type(self.function).__name__))
+        inner = getattr(self.function, "func", self.function)  # of a functools.partial
+        return str(getattr(inner, "__name__", type(inner).__name__))
 
     def __str__(self) -> str:
         return self.name

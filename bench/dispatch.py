@@ -1,0 +1,47 @@
+"""Bench, dispatch: a small program over resident buffers against a jitted call of the same work.
+
+    python bench/dispatch.py
+
+Gives one row, for the table of kernels; started by itself it prints it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from common import QUICK, Budget, Row, measure
+
+import tetrad as td
+
+SIZE = 64
+AT_LEAST = 0.5
+
+
+def dispatch_row(budget: Budget = QUICK) -> Row:
+    """z = 2 x + y: what a call costs, not what it computes."""
+    k = td.kernel.build("scaled_sum")
+    x, y = k.buffer("x", td.float32, count=SIZE), k.buffer("y", td.float32, count=SIZE)
+    z, i = k.buffer("z", td.float32, "write", count=SIZE), k.global_id()
+    k.store(z, i, k.load(x, i) * 2.0 + k.load(y, i))
+    program, values = k.finish(), np.arange(SIZE, dtype=np.float32)
+    held = [td.kernel.resident(values), td.kernel.resident(values), td.kernel.resident(SIZE, "f32")]
+    jitted, array = td.jit(lambda x, y: x * 2 + y), td.asarray(values)
+    td.dispatch(program, held)
+    is_right = held[2].read().tolist() == jitted(array, array).tolist()
+    timing = measure(
+        {
+            "ours": lambda: td.dispatch(program, held),
+            "theirs": lambda: jitted(array, array),
+        },
+        budget,
+    )
+    ours, theirs = timing.best["ours"], timing.best["theirs"]
+    return Row(
+        "dispatch of a small resident program", ours, "s", theirs / ours, AT_LEAST,
+        "a jitted call", theirs, timing.foreign, is_right,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    row = dispatch_row(Budget())
+    print(f"{row.name}: {row.ours * 1e6:.2f} us, {row.peer} {(row.theirs or 0) * 1e6:.2f} us")
+    print(f"ratio {row.ratio:.2f}, at least {row.at_least}: {row.verdict}")
