@@ -153,7 +153,7 @@ def dequantize_groups_type(
     check_dtype("dequantize_groups", dtype, FLOATS)
     if codes.dtype is not u4 or scale.dtype not in (f32, f64):
         raise DtypeError(
-            f"dequantize_groups: takes codes of u4 and factors of f32 or f64, got {codes}, {scale}"
+            f"dequantize_groups: takes codes of uint4 and factors of f32 or f64, got {codes}, {scale}"
         )
     if group < 1 or len(zero) > 1 or any(z != scale for z in zero):
         raise ShapeError(f"dequantize_groups: zero points {zero} beside scales {scale}")
