@@ -35,8 +35,12 @@ OWN_TESTS = {
     "interleave": "ops/weight_layout/test_kernel.py",
     **dict.fromkeys(
         (
-            "unpack_nibbles", "pack_nibbles", "quantize_groups", "dequantize_groups",
-            "reduce_groups", "product_groups",
+            "unpack_nibbles",
+            "pack_nibbles",
+            "quantize_groups",
+            "dequantize_groups",
+            "reduce_groups",
+            "product_groups",
         ),
         "ops/groups/test_kernel.py",
     ),

@@ -127,9 +127,8 @@ def test_bytes_of_every_length_go_round() -> None:
         packed = groups.pack_nibbles(codes)
         assert packed.size == -(-n // 2) and not (n % 2 and packed[-1] >> 4)
         np.testing.assert_array_equal(groups.unpack_nibbles(packed, n), codes)
-        signed = ((codes ^ 8).astype(np.int16) - 8).astype(np.int8)
-        # offset-binary codes become two's complement by an xor of each nibble with 8
-        np.testing.assert_array_equal(groups.pack_nibbles(signed), groups.pack_nibbles(codes ^ 8 ^ 8))
+        signed = codes.astype(np.int8) - np.int8(8)  # two's complement: each nibble xor 8
+        np.testing.assert_array_equal(groups.pack_nibbles(signed), groups.pack_nibbles(codes ^ 8))
 
 
 # -- errors ----------------------------------------------------------------------------------------

@@ -30,6 +30,11 @@ from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 SCHEMES = ("int4", "int4_float", "int4_symmetric", "nf4")
 SIZES = sorted({n + d for n in (0, 4, 8, 16, 32, 64, 256) for d in (-1, 0, 1) if n + d >= 0})
 GROUPS = (3, 32, 1000)
+# elements, group, and whether there are zero points
+DECODED = (
+    (0, 4, True), (1, 3, False), (65, 5, True), (256, 64, True), (96, 96, False),
+    (4096, 4096, True), (128, 1000, True),
+)  # fmt: skip
 
 
 def numbers(n: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
@@ -97,8 +102,7 @@ def test_the_evaluator_and_other_machines_give_the_same_codes(scheme: str) -> No
 @pytest.mark.parametrize("scheme", ["int4", "nf4", "ones"])
 def test_numbers_are_those_of_numpy(scheme: str, dtype: str) -> None:
     for factors in (np.float32, np.float64)[: 2 if dtype in ("float32", "float64") else 1]:
-        for n, group, has_zero in ((0, 4, True), (1, 3, False), (65, 5, True), (256, 64, True),
-                                   (96, 96, False), (4096, 4096, True), (128, 1000, True)):  # fmt: skip
+        for n, group, has_zero in DECODED:
             codes = td.asarray(np.arange(n, dtype=np.uint8) * 7 % 16).astype(td.uint4)
             count = -(-n // group)
             parts = [td.asarray(numbers(count, factors)), td.asarray(numbers(count, factors, 1))]
@@ -121,9 +125,9 @@ def test_factors_below_leading_axes() -> None:
     for run in (lambda f: f, td.jit):
         codes, scale, zero = run(lambda x: quantize_groups(x, scheme="int4", group=4, lead=1))(x)
         assert scale.shape == zero.shape == (3, 9)
-        back = run(
-            lambda *q: dequantize_groups(*q, scheme="int4", group=4, dtype=f32)
-        )(codes, scale, zero)
+        back = run(lambda *q: dequantize_groups(*q, scheme="int4", group=4, dtype=f32))(
+            codes, scale, zero
+        )
         for i in range(3):
             alone = td.quant.quantize(x[i], "int4", group=4)
             same(back[i].view, alone.dequantize().view)
