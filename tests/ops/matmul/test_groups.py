@@ -10,14 +10,19 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tests.compiled import run as run_compiled
 from tests.ops.groups.test_kernel import on_evaluator, same
 from tetrad.backends.cpu.isa import LEVELS, current_target
+from tetrad.backends.cpu.llvm import assembly
+from tetrad.backends.llvm.module import emit_module
+from tetrad.backends.llvm.target import Target
+from tetrad.compiler.driver import compile_graph
 from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import f32
 from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
 from tetrad.ops.matmul.op import matmul, round_rows
-from tetrad.schedule.nodes import Launch
+from tetrad.schedule.nodes import Launch, programs_of
 
 SCHEMES: list[tuple[str, dict[str, Any]]] = [
     ("int4", {}),
@@ -271,3 +276,43 @@ def test_wrong_operands_of_the_op() -> None:
             td.ones((1, 64)), *natural.parts, transposed=True, scheme="int4", group=32,
             activations="int9",
         )  # fmt: skip
+
+
+# -- machines --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)
+@pytest.mark.parametrize("activations", ["", "int8"])
+def test_products_compile_for_every_machine(activations: str, target: Target) -> None:
+    """Also for those that cannot run here; with AVX-512 a table of sixteen is one instruction."""
+    for name, group in (("int4", 128), ("nf4", 64)):
+        q, _ = weight((16, 256), group, name, {})
+
+        def run(x: td.Array, *parts: td.Array, name: str = name, group: int = group) -> td.Array:
+            settings = {"scheme": name, "group": group, "activations": activations}
+            return matmul(x, *parts, transposed=True, **settings)  # type: ignore[no-any-return]
+
+        specs = [td.Spec(part.shape, part.dtype) for part in q.parts]
+        graph = td.trace(run)(td.Spec((td.Dim("rows", max=64), 256), f32), *specs)
+        schedule = lower_graph(graph, Lowerer(target.machine))
+        programs = {f"k{i}": program for i, program in enumerate(programs_of(schedule))}
+        text = assembly(emit_module(programs, target), target)
+        if target.vector_bits == 512 and not activations:
+            assert "vpermps" in text or "vpermd" in text
+        if target.machine.dots_mixed_bytes and activations and "x86" in target.name:
+            assert "vpdpbusd" in text
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    for run in (product, rounded):
+        q, _ = weight((70, 256), 64, "int4", {})
+        arrays = [td.asarray(random((19, 256), 4)), *q.parts]
+
+        def call(x: td.Array, *parts: td.Array, run: Callable[..., Any] = run) -> td.Array:
+            return run(x, td.quant.from_parts(*parts, group=64))  # type: ignore[no-any-return]
+
+        compiled = compile_graph(td.trace(call)(*[td.Spec(a.shape, a.dtype) for a in arrays]))
+        views = [np.asarray(a.view) for a in arrays]
+        first = run_compiled(compiled, views)[0]
+        for threads in (2, 3):
+            same(run_compiled(compiled, views, threads=threads, poison=0)[0], first)
