@@ -1,11 +1,11 @@
-"""Bench, kernels: the generators behind the probes, in the kernel language, with the layouts they
-read. And, run as a program, the kernel library against its peers:
+"""Bench, kernel library: products with weights in groups of four bits, and their quantisers,
+against memory, PyTorch, bitsandbytes and NumPy on two threads.
 
-    python bench/kernels.py [--only linear] [--quick]
+    python bench/kernels.py [--only matvec] [--quick]
 
-Generators receive tile sizes from the target's table and return programs. Each is the plainest way
-to say what the library's own generators will say: if the emitter does well here, it can do well
-there.
+ratio = their time / our time; of a matrix-vector product our share of the bandwidth that the
+quickest of two plain reads reaches in turns with it. Needs torch and bitsandbytes beside Tetrad.
+bitsandbytes has no INT4: its other type of four bits, FP4, stands against ours.
 """
 
 from __future__ import annotations
@@ -14,230 +14,206 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from functools import reduce
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from common import QUICK, Options, Report, Row, options
+import numpy as np
+from common import QUICK, THREADS, Function, Options, Report, Row, measure, options
 
-from tetrad.core.dtypes import f16, f32, i32, u32
-from tetrad.core.machine import RegisterTile
-from tetrad.kernel.build import KernelBuilder, LocalVar, Val
-from tetrad.kernel.math import exponential as math
-from tetrad.kernel.nodes import Buffer, Program
+import tetrad as td
 
-LANES = 16
-UNROLL = 4  # steps of k written out
-
-# A block of a low-bit weight: 16 rows x 32 columns as 80 words. 16 f16 scales, 16 f16 minimums,
-# then 4 x 16 words. A word holds eight columns of its row: the low nibbles are four of them, the
-# high nibbles the next four.
-BLOCK = 32
-BLOCK_WORDS = 80
-NIBBLES = 0x0F0F0F0F
-
-KEYS = 256  # of an attention block: part of the meaning, not a tuning knob
+WIDTH = 4096  # of weights, both ways
+ROTATING = 26  # weights: more than 200 MB, so that none of them waits in a cache
+READ = 64 << 20  # numbers of f32 that plain reads go over
+MANY = 64 << 20  # weights that are quantised
+GROUPS = {"int4": 128, "nf4": 64}
+PATHS = {"8-bit activations": "int8", "float": None}
 
 
-# -- low-bit products ------------------------------------------------------------------------------
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
-def lowbit(tokens: int) -> Program:
-    """y[token, row] = sum of w[row, :] x[token, :], `tokens` at a time; a lane is a weight row.
+def product(name: str, activations: str | None) -> Callable[..., Any]:
+    """A compiled product of x with the parts of a weight."""
 
-    Per block an exact dot, then acc = fma(sw*sx, dot, acc), then acc = fma(mw, sumx, acc); blocks
-    ascend (docs/numerics.md).
-    """
-    k = KernelBuilder(f"lowbit_{tokens}")
-    words, halves = k.buffer("words", u32), k.buffer("halves", f16)  # the same memory
-    x, xs, y = k.buffer("x", u32), k.buffer("xs", f32), k.buffer("y", f32, "write")
-    blocks, rows = k.arg("blocks"), k.arg("rows")
-    with k.loop(k.arg("count"), 0, tokens) as first:
-        accs = [k.local(0.0, f32) for _ in range(tokens)]
-        with k.loop(blocks) as b:
-            start = (k.group_id() * blocks + b) * BLOCK_WORDS
-            inputs = [(first + t) * blocks + b for t in range(tokens)]
-            dots = block_dots(k, words, x, start, inputs)
-            scale = k.load(halves, start * 2 + k.lane()).cast(f32)
-            low = k.load(halves, start * 2 + LANES + k.lane()).cast(f32)
-            for acc, dot, at in zip(accs, dots, inputs, strict=True):
-                scaled = k.fma(scale * k.load(xs, at * 2), dot.cast(f32), acc)
-                acc.set(k.fma(low, k.load(xs, at * 2 + 1), scaled))
-        for t, acc in enumerate(accs):
-            k.store(y, (first + t) * rows + k.group_id() * LANES + k.lane(), acc)
-    return k.finish()
+    def run(x: Any, *parts: Any) -> Any:
+        weight = td.quant.from_parts(*parts, scheme=name, group=GROUPS[name])
+        return td.quant.matmul(x, weight, activations=activations)
+
+    return td.jit(run)
 
 
-def block_dots(
-    k: KernelBuilder, words: Buffer, x: Buffer, start: Val, inputs: list[Val]
-) -> list[Val]:
-    """The exact integer dot of one weight block with each token."""
-    dots = [k.const(0, i32) for _ in inputs]
-    for j in range(4):
-        word = k.load(words, start + LANES * (1 + j) + k.lane())
-        for half, nibbles in enumerate((word & NIBBLES, (word >> 4) & NIBBLES)):
-            for t, at in enumerate(inputs):
-                dots[t] = k.dot4(dots[t], nibbles, k.load(x, at * 8 + (2 * j + half)), u_max=15)
-    return dots
+def is_near(found: Any, want: np.ndarray, activations: str | None) -> bool:
+    """Within what rounding to 8 bits, or of a sum of floats, allows."""
+    off = np.abs(np.asarray(found) - want).max() / np.abs(want).max()
+    return bool(off < (0.02 if activations else 1e-5))
 
 
-# -- float products --------------------------------------------------------------------------------
+# -- from memory -----------------------------------------------------------------------------------
 
 
-def matmul(tile: RegisterTile) -> Program:
-    """c[m, n] of a[m, depth] and b in panels [panel][depth][tile columns]; a workgroup is one tile
-    of rows."""
-    k = KernelBuilder(f"matmul_{tile.rows}x{tile.vectors}")
-    a, b, c = k.buffer("a", f32), k.buffer("b", f32), k.buffer("c", f32, "write")
-    depth, panels, width = k.arg("depth"), k.arg("panels"), tile.vectors * LANES
-    with k.loop(panels) as panel:
-        accs = [[k.local(0.0, f32) for _ in range(tile.vectors)] for _ in range(tile.rows)]
-        with k.loop(depth, 0, UNROLL) as step:
-            for u in range(UNROLL):
-                left = [
-                    k.load(a, (k.group_id() * depth + step + u) * tile.rows + r)
-                    for r in range(tile.rows)
-                ]
-                at = (panel * depth + step + u) * width
-                right = [k.load(b, at + LANES * v + k.lane()) for v in range(tile.vectors)]
-                multiply_add(k, accs, left, right)
-        for r, row in enumerate(accs):
-            for v, acc in enumerate(row):
-                column = panel * width + LANES * v + k.lane()
-                k.store(c, (k.group_id() * tile.rows + r) * (panels * width) + column, acc)
-    return k.finish()
+def matvecs(chosen: Options) -> Iterator[Row]:
+    """All weights one after the other, each with one row."""
+    wanted = {"int4": {"8-bit activations": 0.8}, "nf4": {"8-bit activations": 0.6}}
+    for name, group in GROUPS.items():
+        rows = {path: f"{name}-g{group} matvec, {path}" for path in PATHS}
+        if not any(chosen.wants(row) for row in rows.values()):
+            continue
+        weights = [
+            td.quant.quantize(normal(WIDTH, WIDTH, seed=i), name, group=group)
+            for i in range(ROTATING)
+        ]
+        for path, activations in PATHS.items():
+            if chosen.wants(rows[path]):
+                goal = wanted[name].get(path)
+                yield matvec(rows[path], weights, product(name, activations), activations, goal,
+                             chosen)  # fmt: skip
 
 
-def multiply_add(
-    k: KernelBuilder, accs: list[list[LocalVar]], left: list[Val], right: list[Val]
-) -> None:
-    """accs[r][v] += left[r] * right[v]"""
-    for row, x in zip(accs, left, strict=True):
-        for acc, y in zip(row, right, strict=True):
-            acc.set(k.fma(x, y, acc))
+def matvec(
+    title: str, weights: list[Any], run: Callable[..., Any], activations: str | None,
+    goal: float | None, chosen: Options,
+) -> Row:  # fmt: skip
+    x, parts = td.asarray(normal(1, WIDTH, seed=99)), [w.parts for w in weights]
+    is_right = all(
+        is_near(run(x, *w.parts), np.asarray(x) @ np.asarray(w.dequantize()).T, activations)
+        for w in weights[:2]
+    )
+
+    def sweep() -> None:
+        for each in parts:
+            run(x, *each)
+
+    timing = measure({"ours": sweep, **reads()}, chosen.budget)
+    moved = sum(w.nbytes for w in weights)
+    speed = moved / timing.best["ours"]
+    peer = min(("our read", "NumPy read"), key=lambda name: timing.best[name])
+    roof = 4 * READ / timing.best[peer]
+    return Row(title, speed, "B/s", speed / roof, goal, peer, roof, timing.foreign, is_right)
 
 
-# -- attention -------------------------------------------------------------------------------------
+def reads() -> Mapping[str, Function]:
+    """Plain reads of more memory than caches hold: a sum of ours, the maximum of NumPy."""
+    numbers = td.asarray(np.ones(READ, np.float32))
+    values, total = np.asarray(numbers), td.jit(td.sum)
+    return {"our read": lambda: total(numbers), "NumPy read": lambda: values.max()}
 
 
-class Attention:
-    """softmax(q k^T) v for `tile.rows` queries a workgroup, in key blocks of 256 merged in order
-    (docs/attention.md).
-
-    Keys are f16 [keys / 16][channel][16 keys], values f16 [key][channel]; a lane is a key, then a
-    channel.
-    """
-
-    def __init__(self, tile: RegisterTile, channels: int) -> None:
-        self.rows, self.vectors, self.channels = tile.rows, tile.vectors, channels
-        self.k = k = KernelBuilder(f"attention_{tile.rows}x{tile.vectors}")
-        self.q, self.keys, self.values = (
-            k.buffer("q", f32),
-            k.buffer("keys", f16),
-            k.buffer("values", f16),
-        )
-        self.out = k.buffer("out", f32, "readwrite")
-        self.p = k.scratch("p", f32, tile.rows * KEYS)
-        self.first = k.group_id() * tile.rows
-
-    def program(self) -> Program:
-        k = self.k
-        tops = [k.local(-float("inf"), f32) for _ in range(self.rows)]
-        sums = [k.local(0.0, f32) for _ in range(self.rows)]
-        self.each_output(lambda at, _: k.store(self.out, at, k.const(0.0, f32)))
-        with k.loop(k.arg("blocks")) as block:
-            self.scores(block)
-            k.barrier()
-            merge = [self.softmax(row, tops[row], sums[row]) for row in range(self.rows)]
-            k.barrier()
-            self.weigh(block, merge)
-            k.barrier()
-        inverse = [1.0 / total.get() for total in sums]
-        self.each_output(lambda at, row: k.store(self.out, at, k.load(self.out, at) * inverse[row]))
-        return k.finish()
-
-    def each_output(self, visit: Callable[[Val, int], None]) -> None:
-        for row in range(self.rows):
-            for v in range(self.channels // LANES):
-                visit(self.output(row, v), row)
-
-    def output(self, row: int, vector: int | Val) -> Val:
-        return (self.first + row) * self.channels + vector * LANES + self.k.lane()
-
-    def tile(self, vectors: int) -> list[list[LocalVar]]:
-        return [[self.k.local(0.0, f32) for _ in range(vectors)] for _ in range(self.rows)]
-
-    def scores(self, block: Val) -> None:
-        """p[row][key] = q[row, :] k[key, :]"""
-        k, channels, vectors = self.k, self.channels, divisor(KEYS // LANES, self.vectors)
-        with k.loop(KEYS // LANES, 0, vectors) as group:
-            accs = self.tile(vectors)
-            at = [(block * (KEYS // LANES) + group + v) * channels for v in range(vectors)]
-            with k.loop(channels, 0, UNROLL) as step:
-                for u in range(UNROLL):
-                    left = [
-                        k.load(self.q, (self.first + r) * channels + step + u)
-                        for r in range(self.rows)
-                    ]
-                    right = [
-                        k.load(self.keys, (start + step + u) * LANES + k.lane()).cast(f32)
-                        for start in at
-                    ]
-                    multiply_add(k, accs, left, right)
-            for r, row in enumerate(accs):
-                for v, acc in enumerate(row):
-                    k.store(self.p, r * KEYS + (group + v) * LANES + k.lane(), acc)
-
-    def softmax(self, row: int, top: LocalVar, total: LocalVar) -> tuple[Val, Val]:
-        """p = exp(p - max) in one block; how much the result so far and this block weigh after
-        it."""
-        k = self.k
-        chunks = [row * KEYS + LANES * i + k.lane() for i in range(KEYS // LANES)]
-        here = k.reduce_lanes("max", interleaved([k.load(self.p, at) for at in chunks], k.max))
-        powers = []
-        for at in chunks:
-            powers.append(math.exp(k, k.load(self.p, at) - here))
-            k.store(self.p, at, powers[-1])
-        mine = k.reduce_lanes("add", interleaved(powers, lambda a, b: a + b))
-        before = top.get()
-        after = k.max(before, here)
-        keep, add = math.exp(k, before - after), math.exp(k, here - after)
-        total.set(k.fma(total, keep, mine * add))
-        top.set(after)
-        return keep, add
-
-    def weigh(self, block: Val, merge: list[tuple[Val, Val]]) -> None:
-        """out = out * keep + (p v) * add"""
-        k, channels, vectors = self.k, self.channels, divisor(self.channels // LANES, self.vectors)
-        with k.loop(channels // LANES, 0, vectors) as group:
-            accs = self.tile(vectors)
-            with k.loop(KEYS, 0, UNROLL) as key:
-                for u in range(UNROLL):
-                    left = [k.load(self.p, r * KEYS + key + u) for r in range(self.rows)]
-                    at = (block * KEYS + key + u) * channels
-                    right = [
-                        k.load(self.values, at + (group + v) * LANES + k.lane()).cast(f32)
-                        for v in range(vectors)
-                    ]
-                    multiply_add(k, accs, left, right)
-            for r, (row, (keep, add)) in enumerate(zip(accs, merge, strict=True)):
-                for v, acc in enumerate(row):
-                    at = self.output(r, group + v)
-                    k.store(self.out, at, k.fma(acc, add, k.load(self.out, at) * keep))
+# -- linear layers ---------------------------------------------------------------------------------
 
 
-def interleaved(values: list[Val], join: Callable[[Val, Val], Val]) -> Val:
-    """Vector i goes to partial i modulo 4; partials meet in a halving tree."""
-    p, q, r, s = (reduce(join, values[i::4]) for i in range(4))
-    return join(join(p, r), join(q, s))
+def linears(chosen: Options) -> Iterator[Row]:
+    goals = {(64, "8-bit activations"): 3.0, (64, "float"): 1.0}
+    for rows in (64, 1):
+        for path, activations in PATHS.items():
+            title = f"int4-g128 linear {rows}x{WIDTH}x{WIDTH}, {path}"
+            if chosen.wants(title):
+                yield linear(title, rows, activations, goals.get((rows, path), 4.0), chosen)
 
 
-def divisor(count: int, most: int) -> int:
-    """The largest number up to `most` that divides `count`."""
-    return max(n for n in range(1, most + 1) if count % n == 0)
+def linear(title: str, rows: int, activations: str | None, goal: float, chosen: Options) -> Row:
+    weight = td.quant.quantize(normal(WIDTH, WIDTH), "int4", group=GROUPS["int4"])
+    x, run = td.asarray(normal(rows, WIDTH, seed=1)), product("int4", activations)
+    numbers, parts = np.array(weight.dequantize()), weight.parts
+    their_x, their_weight = (torch().from_numpy(np.array(a)) for a in (np.asarray(x), numbers))
+    theirs = torch().nn.functional.linear
+    is_right = is_near(run(x, *parts), theirs(their_x, their_weight).numpy(), activations)
+    contestants = {
+        "ours": lambda: run(x, *parts),
+        "PyTorch f32": lambda: theirs(their_x, their_weight),
+    }
+    timing = measure(contestants, chosen.budget)
+    ours, other = timing.best["ours"], timing.best["PyTorch f32"]
+    return Row(title, ours, "s", other / ours, goal, "PyTorch f32", other, timing.foreign, is_right)
 
 
-# -- the library against its peers -----------------------------------------------------------------
+def torch() -> Any:
+    import torch as found
+
+    found.set_num_threads(THREADS)
+    return found
+
+
+# -- quantisers ------------------------------------------------------------------------------------
+
+
+def quantisers(chosen: Options) -> Iterator[Row]:
+    """64 M weights, groups of 64, to codes and back."""
+    for name, their_name in (("int4", "fp4"), ("nf4", "nf4")):
+        for direction in ("quantise", "dequantise"):
+            for peer, goal in (("bitsandbytes", 2.0), ("NumPy", 10.0)):
+                title = f"{direction} 64 M to {name}, {peer}"
+                if chosen.wants(title):
+                    make = bitsandbytes_pair if peer == "bitsandbytes" else numpy_pair
+                    used = their_name if peer == "bitsandbytes" else name
+                    yield quantiser(title, name, direction, make(used, direction), peer, goal,
+                                    chosen)  # fmt: skip
+
+
+def quantiser(
+    title: str, name: str, direction: str, theirs: Function, peer: str, goal: float,
+    chosen: Options,
+) -> Row:  # fmt: skip
+    x = td.asarray(normal(MANY))
+    q = td.quant.quantize(x, name)
+    scale = np.repeat(np.asarray(q.scale), q.group)
+    off = np.abs(np.asarray(q.dequantize()) - np.asarray(x))
+    is_right = bool((off <= scale * (0.153 if name == "nf4" else 1.0)).all())
+    ours: Function = q.dequantize
+    if direction == "quantise":
+        ours = lambda: td.quant.quantize(x, name)  # noqa: E731
+    timing = measure({"ours": ours, peer: theirs}, chosen.budget)
+    best, other = timing.best["ours"], timing.best[peer]
+    return Row(title, best, "s", other / best, goal, peer, other, timing.foreign, is_right)
+
+
+def bitsandbytes_pair(name: str, direction: str) -> Function:
+    import bitsandbytes.functional as functional
+
+    x = torch().from_numpy(normal(MANY))
+    if direction == "quantise":
+        return lambda: functional.quantize_4bit(x, blocksize=64, quant_type=name)
+    codes, state = functional.quantize_4bit(x, blocksize=64, quant_type=name)
+    return lambda: functional.dequantize_4bit(codes, state)
+
+
+def numpy_pair(name: str, direction: str) -> Function:
+    """Plainly written, in pieces that stay in the cache."""
+    pieces = normal(MANY).reshape(-1, 1024, 64)
+    if direction == "quantise":
+        return lambda: [numpy_codes(piece, name) for piece in pieces]
+    packed = [numpy_codes(piece, name) for piece in pieces]
+    return lambda: [numpy_numbers(*one, name) for one in packed]
+
+
+def numpy_codes(x: np.ndarray, name: str) -> tuple[np.ndarray, ...]:
+    from tetrad.quant.groups import MIDPOINTS
+
+    if name == "nf4":
+        scale = np.abs(x).max(axis=1, keepdims=True)
+        codes = np.searchsorted(np.float32(MIDPOINTS), x / scale).astype(np.uint8)
+        return codes[:, ::2] | codes[:, 1::2] << 4, scale
+    low, high = np.minimum(x.min(axis=1, keepdims=True), 0), x.max(axis=1, keepdims=True)
+    scale = (high - low) / np.float32(15)
+    zero = np.rint(-low / scale)
+    codes = np.clip(np.rint(x / scale) + zero, 0, 15).astype(np.uint8)
+    return codes[:, ::2] | codes[:, 1::2] << 4, scale, zero
+
+
+def numpy_numbers(packed: np.ndarray, scale: np.ndarray, *rest: Any) -> np.ndarray:
+    from tetrad.quant.groups import NF4
+
+    *zero, name = rest
+    codes = np.empty((len(packed), 64), np.uint8)
+    codes[:, ::2], codes[:, 1::2] = packed & 15, packed >> 4
+    if name == "nf4":
+        return np.float32(NF4)[codes] * scale
+    return (codes.astype(np.float32) - zero[0]) * scale
+
+
+# -- 4-bit linear layers ---------------------------------------------------------------------------
 
 
 def linear_4bit_rows(chosen: Options) -> Iterator[Row]:
@@ -257,11 +233,19 @@ def linear_4bit_rows(chosen: Options) -> Iterator[Row]:
         )  # fmt: skip
 
 
+# -- all of them -----------------------------------------------------------------------------------
+
+SECTIONS: tuple[Callable[[Options], Iterator[Row]], ...] = (
+    matvecs, linears, quantisers, linear_4bit_rows,
+)  # fmt: skip
+
+
 def main() -> int:
-    chosen = options(__doc__ or "")
-    report = Report("kernels against peers")
-    for row in linear_4bit_rows(chosen):
-        report.add(row)
+    chosen = options("kernel library: products and quantisers of four bits")
+    report = Report("kernels of the library")
+    for section in SECTIONS:
+        for row in section(chosen):
+            report.add(row)
     return report.finish(chosen)
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 import core
-import kernels
 import numpy as np
+import probe_kernels as kernels
 from common import Budget, Function, Report, Row, bound_by, measure, options, show
 from hand import hand_q4
 from native import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from tetrad.core.dtypes import DType, bool_, f32, f64, i32, i64, u8, u32, u64
+from tetrad.core.dtypes import DType, bool_, f32, f64, i32, i64, u8, u32
 from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val

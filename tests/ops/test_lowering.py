@@ -33,6 +33,17 @@ OWN_TESTS = {
     "put_scales": "passes/test_in_place_updates.py",
     "dequantize": "arrays/test_quantized.py",
     "interleave": "ops/weight_layout/test_kernel.py",
+    **dict.fromkeys(
+        (
+            "unpack_nibbles",
+            "pack_nibbles",
+            "quantize_groups",
+            "dequantize_groups",
+            "reduce_groups",
+            "product_groups",
+        ),
+        "ops/groups/test_kernel.py",
+    ),
     "top_experts": "ops/experts/test_kernel.py",
     "grouped_matmul": "ops/experts/test_kernel.py",
     **dict.fromkeys(

@@ -73,7 +73,7 @@ def asarray(
         )
     result = made if wanted is None else convert(made, wanted)
     if copy and not isinstance(result, TracedArray) and result is obj:
-        return Array.from_numpy(own_copy(result.view))
+        return Array.from_bytes(own_copy(result.view), result.type)
     return result
 
 
@@ -278,6 +278,8 @@ def arange(
         and max(abs(int(values[0])), abs(int(values[-1]))) >= 1 << 31
     ):
         wanted = i64
+    if wanted.is_nibble:
+        return convert(Array.from_numpy(values), wanted)
     return Array.from_numpy(values.astype(wanted.np))
 
 
@@ -332,7 +334,10 @@ def linspace(
             f"linspace: how many numbers must be known, got {count}",
             "start + step * td.arange(n)",
         )
-    return Array.from_numpy(np.linspace(start, stop, num, endpoint=endpoint).astype(wanted.np))
+    values = np.linspace(start, stop, num, endpoint=endpoint)
+    if wanted.is_nibble:
+        return convert(Array.from_numpy(values), wanted)
+    return Array.from_numpy(values.astype(wanted.np))
 
 
 def eye(

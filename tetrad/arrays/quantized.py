@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.arrays.groups import (
-    GROUPED,
-    GroupQuantized,
-    from_packed,
-    quantize_in_groups,
-)
+from tetrad.arrays.groups import GROUPED, from_packed, quantize_in_groups
+from tetrad.arrays.groups import GroupQuantized as GroupQuantized
+from tetrad.arrays.groups import from_parts as from_parts
+from tetrad.arrays.groups import matmul as matmul
 from tetrad.core.dtypes import f32, named
 from tetrad.core.errors import ShapeError, UnsupportedError
 from tetrad.core.floats import guarded

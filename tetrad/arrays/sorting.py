@@ -185,7 +185,7 @@ def unique_all(x: Any, /) -> UniqueAll:
         message = "unique: how many elements differ is only known when the program runs"
         fail(TraceError, message, "sort them with td.sort, or call it outside jit")
     found = np.unique(
-        given.view, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+        given.elements, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
     )
     values, indices, inverse, counts = (Array.from_numpy(np.asarray(a)) for a in found)
     return UniqueAll(values, indices, reshape(inverse, given.shape), counts)

@@ -48,7 +48,7 @@ def _reduce(op: str, x: Array, axis: Axis, keepdims: bool, name: str) -> Array:
 
 def as_result(x: Array) -> Array:
     """x itself is the result: as an array of its own."""
-    return x if isinstance(x, TracedArray) else as_array(x.view)
+    return x if isinstance(x, TracedArray) else as_array(x.elements)
 
 
 def _only(x: Array, where: Any, neutral: Any, name: str) -> Array:
@@ -343,7 +343,7 @@ def nonzero(x: Any, /) -> tuple[Array, ...]:
         fail(
             TraceError, message, "use td.where(mask, x, other), or count them with td.count_nonzero"
         )
-    return tuple(Array.from_numpy(i.astype(np.int64)) for i in np.nonzero(x.view))
+    return tuple(Array.from_numpy(i.astype(np.int64)) for i in np.nonzero(x.elements))
 
 
 def diff(

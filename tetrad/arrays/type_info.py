@@ -30,7 +30,7 @@ from tetrad.core.errors import DtypeError
 from tetrad.core.promotion import can_cast as can_cast_dtype
 from tetrad.core.record import record
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import check_device, common_dtype, dtype_of
+from tetrad.tracing.operands import NIBBLE_RANGE, check_device, common_dtype, dtype_of
 
 
 def result_type(*args: Any) -> DType:
@@ -112,6 +112,9 @@ def finfo(type: Any, /) -> finfo_object:
 def iinfo(type: Any, /) -> iinfo_object:
     """The limits of an integer dtype (or of an array's)."""
     dtype = type.dtype if isinstance(type, Array) else dtype_of(type)
+    if dtype.is_nibble:
+        low, high = NIBBLE_RANGE[dtype]
+        return iinfo_object(dtype.bits, high, low, dtype)
     if not dtype.is_integer:
         fail(DtypeError, f"iinfo: {dtype} is not an integer dtype")
     info = np.iinfo(dtype.np)

@@ -45,7 +45,7 @@ class DType:
     @property
     def is_nibble(self) -> bool:
         """Is it an integer of four bits, two of them in a byte?"""
-        return self.name in ("u4", "i4")
+        return self.name in ("uint4", "int4")
 
     @property
     def is_float(self) -> bool:
@@ -121,8 +121,9 @@ bool_ = DType("bool", "bool", "b", 1)
 c64 = DType("c64", "complex64", "c", 64)
 c128 = DType("c128", "complex128", "c", 128)
 # Two in a byte, the even element in the low half, in the order of the flat array: bytes to NumPy.
-u4 = DType("u4", "uint4", "q", 4, storage_only=True, block=2, block_bytes=1)
-i4 = DType("i4", "int4", "q", 4, storage_only=True, block=2, block_bytes=1)
+# (Their short names would be those of four bytes in NumPy.)
+u4 = DType("uint4", "uint4", "q", 4, storage_only=True, block=2, block_bytes=1)
+i4 = DType("int4", "int4", "q", 4, storage_only=True, block=2, block_bytes=1)
 index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits, must not wrap
 
 DTYPES = (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, index, c64, c128)
@@ -167,7 +168,7 @@ COMPILED_DTYPES: tuple[DType, ...] = (
 )
 
 NIBBLES = (u4, i4)
-HASHES |= {d.name: hash(d.long_name) for d in NIBBLES}
+HASHES |= {d.name: hash(d.name) for d in NIBBLES}
 _BY_NAME = {d.name: d for d in (*DTYPES, *NIBBLES)} | {d.long_name: d for d in (*DTYPES, *NIBBLES)}
 _BY_NUMPY = {NUMPY[d.name]: d for d in ARRAY_DTYPES if d is not bf16}
 # what declares more types, once a name is asked for that is none yet

@@ -76,6 +76,8 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
     weak = [WEAK[k] for k in kinds if not isinstance(k, DType)]
     if not strong:
         return reduce(promote, weak)
+    if strong[0].is_nibble and len({*strong}) == 1 and not weak:
+        return strong[0]  # to be moved, not computed with
     for dtype in strong:
         if dtype.is_quantized:
             raise DtypeError(
@@ -132,6 +134,8 @@ def can_cast(source: DType, target: DType) -> bool:
     >>> can_cast(f32, f64), can_cast(f64, f32), can_cast(i8, f16)
     (True, False, True)
     """
+    if source.is_quantized or target.is_quantized:
+        return source is target
     try:
         return promote(source, target) is target
     except DtypeError:

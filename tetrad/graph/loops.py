@@ -15,7 +15,7 @@ import numpy as np
 from tetrad.core.dtypes import bool_, i32
 from tetrad.core.errors import DtypeError, ShapeError, TetradError
 from tetrad.core.op import Op, op
-from tetrad.core.sizes import Size, SizeExpr, bind
+from tetrad.core.sizes import Size, SizeExpr, bind, is_multiple
 from tetrad.core.source import Source, taken_from, user_source
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import intern, item, make_graph, results, with_inputs
@@ -49,14 +49,24 @@ def scan_types(
     check_carries("scan", kinds[consts : consts + carries], outputs)
     if unroll < 1:
         raise ShapeError(f"scan: unroll is {unroll}, it must be at least 1")
-    return (*outputs[:carries], *(y.with_shape((length, *y.shape)) for y in outputs[carries:]))
+    stacked = [whole_bytes(y).with_shape((length, *y.shape)) for y in outputs[carries:]]
+    return (*outputs[:carries], *stacked)
 
 
 def slice_type(x: ArrayType, length: Size) -> ArrayType:
     """The type of one row of xs."""
     if not x.shape or x.shape[0] != length:
         raise ShapeError(f"scan: xs {x} has no leading axis of the length {length}")
-    return x.with_shape(x.shape[1:])
+    return whole_bytes(x.with_shape(x.shape[1:]))
+
+
+def whole_bytes(row: ArrayType) -> ArrayType:
+    """The type of a row that lies at an address of its own."""
+    if row.dtype.is_nibble and not is_multiple(row.size, 2):
+        raise ShapeError(
+            f"scan: rows {row} do not end with a byte", hint="convert them with astype first"
+        )
+    return row
 
 
 @op(type=scan_types, kind="structural", public=False)
@@ -69,7 +79,9 @@ def scan(
     at the last row."""
     dims = dims or {}
     fixed, state = list(operands[:consts]), list(operands[consts : consts + carries])
-    xs, count = operands[consts + carries :], bind(length, dims)
+    count = bind(length, dims)
+    given = zip(operands[consts + carries :], body.inputs[consts + carries :], strict=True)
+    xs = [x.reshape(count, -1) if row.type.dtype.is_nibble else x for x, row in given]
     stacked = [
         np.empty((count, *bound_shape(y.type, dims)), y.type.dtype.np)
         for y in body.outputs[carries:]
@@ -81,7 +93,9 @@ def scan(
             state = made[:carries]
             for ys, y in zip(stacked, made[carries:], strict=True):
                 ys[t] = y
-    return (*state, *stacked)
+    kinds = (y.type.dtype for y in body.outputs[carries:])
+    pairs = zip(stacked, kinds, strict=True)
+    return (*state, *(ys.reshape(-1) if kind.is_nibble else ys for ys, kind in pairs))
 
 
 def make_scan(

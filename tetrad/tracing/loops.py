@@ -172,10 +172,11 @@ def perform(
     if outer is not None:
         return [TracedArray.of(node, outer) for node in make([node_of(x, outer) for x in operands])]
     try:
-        op.type(*(x.type for x in operands), **params)
+        kinds = op.type(*(x.type for x in operands), **params)
+        made = op.reference(*(kept(x).view for x in operands), **params)
         return [
-            Array.from_numpy(np.asarray(y))
-            for y in op.reference(*(kept(x).view for x in operands), **params)
+            Array.from_bytes(y, kind) if kind.dtype.is_nibble else Array.from_numpy(np.asarray(y))
+            for y, kind in zip(made, kinds, strict=True)
         ]
     except TetradError as error:
         raise located(error) from None

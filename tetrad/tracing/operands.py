@@ -33,6 +33,7 @@ from tetrad.tracing.array import Array, Borrowed, TracedArray, fail, kept, locat
 from tetrad.tracing.context import current_trace
 
 NIBBLE_RANGE = {i4: (-8, 7), u4: (0, 15)}
+NIBBLE_NAMES, BYTES = {"int4": i4, "uint4": u4}, {i4: i8, u4: u8}
 Operand = Array | np.ndarray | np.generic | bool | int | float | complex | SizeExpr
 
 
@@ -78,6 +79,9 @@ def wrap(values: np.ndarray, over: Callable[[np.ndarray], Array] = Array.from_nu
     """A NumPy array as it is, if there is a dtype for it; bytes in the other order are turned."""
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.name in NIBBLE_NAMES:  # of ml_dtypes, a byte each
+        dtype = NIBBLE_NAMES[values.dtype.name]
+        return convert_nibbles(Array.from_numpy(values.astype(BYTES[dtype].np)), dtype)
     try:
         return over(values)
     except TetradError as error:
@@ -158,7 +162,7 @@ def convert_nibbles(x: Array, dtype: DType) -> Array:
         low, high = NIBBLE_RANGE[dtype]
         x = elementwise(REGISTRY["maximum"], (x, float(low)), {})
         x = elementwise(REGISTRY["minimum"], (x, float(high)), {})
-    return run("pack_nibbles", convert(x, i8 if dtype is i4 else u8))
+    return run("pack_nibbles", convert(x, BYTES[dtype]))
 
 
 def dtype_of(like: Any) -> DType:

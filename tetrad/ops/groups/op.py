@@ -20,7 +20,6 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import op
 from tetrad.core.sizes import Size, plain, product
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import results
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.loopnest.reader import At, Operand
@@ -127,7 +126,7 @@ quantize_groups.not_differentiable("codes of four bits do not change smoothly")
 
 @quantize_groups.batch
 def quantize_groups_batch(batched: Batched, x: Node, *, lead: int = 0, **params: Any) -> Any:
-    return results(quantize_groups(x, lead=lead + 1, **params))
+    return quantize_groups(x, lead=lead + 1, **params)
 
 
 # -- codes to numbers ------------------------------------------------------------------------------
@@ -153,7 +152,8 @@ def dequantize_groups_type(
     check_dtype("dequantize_groups", dtype, FLOATS)
     if codes.dtype is not u4 or scale.dtype not in (f32, f64):
         raise DtypeError(
-            f"dequantize_groups: takes codes of u4 and factors of f32 or f64, got {codes}, {scale}"
+            f"dequantize_groups: takes codes of uint4 and factors of f32 or f64, got {codes} and "
+            f"{scale}"
         )
     if group < 1 or len(zero) > 1 or any(z != scale for z in zero):
         raise ShapeError(f"dequantize_groups: zero points {zero} beside scales {scale}")
