@@ -163,7 +163,7 @@ REFUSED = [
     (b"TKRN\x02\x00", 4, "version 2 of the form, this is version 1"),
     (b"TKRN\x02\x00" + bytes(100), 4, "version 2"),  # before anything else is looked at
     (b"TKRN\x01\x00", 6, "a header of 26 bytes, got 6 bytes"),
-    (sealed(HEAD)[:-1], 6, "9 bytes follow, at most 16777216; got 8"),
+    (sealed(HEAD)[:-1], 6, "expected 9 bytes after the header, got 8"),
     (sealed(HEAD) + b"x", 6, "got 10"),
     (sealed(HEAD)[:-1] + b"\x01", 10, "the checksum does not fit"),
     (changed((HEAD, b"\x84" + HEAD[1:])), 26, "at most"),

@@ -152,7 +152,7 @@ def test_a_child_keeps_its_generator_and_names_its_parent() -> None:
     found = regions(registry.entry("test::calls::both").build())
     assert found[0] == ("test::calls::both", "")
     assert {f for f in found[1:] if f[0] == "test::calls::turned"} == {
-        ("test::calls::turned", "both")
+        ("test::calls::turned", "test::calls::both")
     }
     with building("test::calls::outer"):
         k = KernelBuilder("outer", LANES)
@@ -189,11 +189,11 @@ def test_text_and_machine_code_carry_the_path() -> None:
 
     program = registry.entry("test::calls::both").build()
     text = str(program)
-    assert 'region "test::calls::turned" from "both":' in text
+    assert 'region "test::calls::turned" from "test::calls::both":' in text
     assert str(td.kernel.parse(text)) == text
     from tests.backends.llvm.machine import host
 
-    path = '; region "test::calls::both/test::calls::turned" from "both"'
+    path = '; region "test::calls::both/test::calls::turned" from "test::calls::both"'
     assert path in emit_module({"kernel": program}, host())
 
 
@@ -213,7 +213,7 @@ def test_the_composition_is_a_tree() -> None:
         "test::calls::scale",
         "test::calls::turned",
     ]
-    assert all(line.endswith("called by both") for line in children)
+    assert all(line.endswith("called by test::calls::both") for line in children)
     whole = int(lines[0].split()[1])
     given = sum(int(line.split()[1]) for line in children)
     told = (

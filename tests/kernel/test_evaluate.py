@@ -28,15 +28,16 @@ from tetrad.core.dtypes import (
     index,
     u8,
     u32,
+    u64,
 )
-from tetrad.core.errors import BadInputs, BoundsError
+from tetrad.core.errors import BadInputs, BoundsError, VerifyError
 from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.evaluate import RULES, KernelTrap, evaluate
 from tetrad.kernel.verify import verify
 
-FLOATS, INTS = (f32, f64), (i32, i64, u8, u32)
+FLOATS, INTS = (f32, f64), (i32, i64, u8, u32, u64)
 
 
 def test_every_instruction_has_a_meaning() -> None:
@@ -149,7 +150,9 @@ def pairs(dtype: DType) -> list[tuple[Any, Any]]:
 
 
 def assert_same(got: np.ndarray, want: list[Any], given: list[Any]) -> None:
-    wrong = ~same_bits(got, np.array(want).astype(got.dtype))
+    # by way of float64, 64-bit integers would be rounded
+    wanted = np.array(want, got.dtype) if got.dtype.kind in "iu" else np.array(want)
+    wrong = ~same_bits(got, wanted.astype(got.dtype))
     assert not wrong.any(), [(given[i], got[i], want[i]) for i in np.nonzero(wrong)[0][:5]]
 
 
@@ -190,6 +193,21 @@ def test_int_binary(op: str, dtype: DType) -> None:
     assert_same(got, [wrap(INT_ORACLE[op](a, b, dtype.bits), dtype) for a, b in given], given)
 
 
+@pytest.mark.parametrize("op", [*n.SATURATING, *n.WORD_BINARY, *n.U32_BINARY])
+def test_operators_without_a_sign_are_methods_of_the_builder(op: str) -> None:
+    given = pairs(u32)
+    named, generic = (
+        apply(f, (u32, u32), *zip(*given, strict=True))
+        for f in (lambda k, a, b: getattr(k, op)(a, b), lambda k, a, b: k.binary(op, a, b))
+    )
+    assert (named == generic).all()
+
+
+def test_reversed_bits() -> None:
+    got = apply(lambda k, a: k.reverse_bits(a), (u32,), [1, 0x80000000, 0x0000000F, 0])
+    assert got.tolist() == [0x80000000, 1, 0xF0000000, 0]
+
+
 def test_mulhi_of_the_largest_words() -> None:
     got = apply(lambda k, a, b: k.mulhi(a, b), (u32, u32), [0xFFFFFFFF], [0xFFFFFFFE])
     assert got.tolist() == [0xFFFFFFFD]
@@ -202,7 +220,7 @@ def test_bool_binary(op: str) -> None:
     assert_same(got, [BOOL_ORACLE[op](a, b) for a, b in given], given)
 
 
-@pytest.mark.parametrize("dtype", ARITHMETIC, ids=str)
+@pytest.mark.parametrize("dtype", (*ARITHMETIC, u64), ids=str)
 @pytest.mark.parametrize("op", n.COMPARISONS)
 def test_comparisons(op: str, dtype: DType) -> None:
     if dtype is bool_ and op not in ("eq", "ne"):
@@ -651,3 +669,29 @@ def test_too_few_elements_and_unknown_scratch_size() -> None:
     k.scratch("s", f32, Dim("seq"))
     with pytest.raises(BadInputs, match="scratch s needs values for"):
         evaluate(k.finish(), {}, {}, (1, 1, 1))
+
+
+# -- barriers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_barrier_that_some_do_not_reach_is_an_error_when_it_runs_too(returns: bool) -> None:
+    k = KernelBuilder("divergent", 4)
+    with k.when(k.lane() < 2):
+        k.return_() if returns else k.barrier()
+    if returns:
+        k.barrier()
+    program = k.finish()
+    missing = 0 if returns else 2
+    told = rf"V010: divergent: not every .*barrier\n  in region \(top\).*invocation \({missing}, "
+    with pytest.raises(VerifyError, match=told):
+        evaluate(program, {}, {}, (2, 1, 1))
+
+
+def test_a_barrier_that_whole_workgroups_do_not_reach_is_none() -> None:
+    k = KernelBuilder("uniform", 4)
+    with k.when(k.group_id().eq(1)):
+        k.return_()
+    k.barrier()
+    verify(program := k.finish())
+    evaluate(program, {}, {}, (3, 1, 1), races=True)

@@ -20,7 +20,7 @@ def test_every_public_name_is_there() -> None:
     assert {getattr(kernel, name).__module__ for name in own} == {
         f"tetrad.kernel.{module}"
         for module in (
-            "build", "bytes", "composition", "evaluate", "invalid_output", "nodes", "packing",
+            "build", "bytes", "composition", "evaluate", "nodes", "packing",
             "registry", "text", "verify",
         )
     }  # fmt: skip

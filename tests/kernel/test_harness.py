@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 
 import tetrad as td
 import tetrad.compiler.dispatch as launches
+from tests.kernel.programs import programs, run_random
 from tetrad import backends
 from tetrad.core.backend import Unavailable
 from tetrad.core.dtypes import f32, f64, i32, u32
@@ -17,8 +19,10 @@ from tetrad.core.errors import BackendError, BadInputs, CheckError
 from tetrad.kernel import nodes as n
 from tetrad.kernel import registry
 from tetrad.kernel.build import KernelBuilder
-from tetrad.kernel.harness import CheckReport, compare, evaluate_bytes, ulps
+from tetrad.kernel.harness import CheckReport, compare, evaluate_bytes, optimised, ulps
 from tetrad.kernel.registry import Entry, ExpectedTrap, Fixpoint, Sample
+from tetrad.kernel.text import to_text
+from tetrad.kernel.verify import problems
 
 ONE, TWO = td.kernel.pack([1, 2], f32), td.kernel.pack([2, 4], f32)
 
@@ -47,7 +51,7 @@ def test_a_good_entry_passes_and_prints_every_step() -> None:
     lines = str(report).splitlines()
     assert lines[0] == f"test::harness::one  fingerprint {report.fingerprint[:16]}"
     steps = [line.split()[0] for line in lines[1:]]
-    assert steps[:3] == ["build", "verify", "text"] and "evaluate" in steps
+    assert steps[:4] == ["build", "verify", "text", "bytes"] and "evaluate" in steps
     assert any(line.split()[:3] == ["run", "cpu", "ok"] for line in lines)
 
 
@@ -306,3 +310,14 @@ def test_the_evaluator_as_a_dispatcher() -> None:
     k.buffer("y", f32, "write")
     with pytest.raises(BadInputs, match="y is only written and has no count"):
         evaluate_bytes(k.finish(), [], {}, (1, 1, 1))
+
+
+# -- optimising ------------------------------------------------------------------------------------
+
+
+@given(programs())
+def test_optimising_keeps_the_meaning_and_is_done_once(program: n.Program) -> None:
+    once = optimised(program)
+    assert problems(once) == [] and to_text(optimised(once)) == to_text(once)
+    for got, want in zip(run_random(once), run_random(program), strict=True):
+        assert got.tobytes() == want.tobytes()

@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from tetrad.kernel.bytes import from_bytes, to_bytes
     from tetrad.kernel.composition import composition
     from tetrad.kernel.evaluate import KernelTrap, evaluate
-    from tetrad.kernel.invalid_output import has_trap
     from tetrad.kernel.nodes import Buffer, Program
     from tetrad.kernel.packing import pack, pack_bytes_as_u32, pack_into, unpack
-    from tetrad.kernel.registry import extension_id
+    from tetrad.kernel.registry import extension_id, has_trap
     from tetrad.kernel.text import fingerprint, parse, to_text
     from tetrad.kernel.verify import problems, verify
 
@@ -39,7 +38,7 @@ HOMES = {  # name -> module
     "Program"), "nodes"),
     **dict.fromkeys(("fingerprint", "parse", "to_text"), "text"), "KernelTrap": "evaluate",
     "problems": "verify", "from_bytes": "bytes", "to_bytes": "bytes",
-    "extension_id": "registry", "has_trap": "invalid_output",
+    "extension_id": "registry", "has_trap": "registry",
     **dict.fromkeys(("pack", "pack_bytes_as_u32", "pack_into", "unpack"), "packing"),
 }  # fmt: skip
 

@@ -16,7 +16,7 @@ from tetrad.core.dtypes import DType, bool_, i32, index, u32
 from tetrad.core.errors import VerifyError
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
-from tetrad.kernel import calls, elements
+from tetrad.kernel import calls, elements, named_ops
 from tetrad.kernel import nodes as n
 from tetrad.kernel.fold import fold_binary
 
@@ -325,34 +325,16 @@ class KernelBuilder:
         v = self._val(x).node
         return self._shared(("lookup", v, table), lambda: n.Lookup(u32, v, table), (v,))
 
-    def min(self, a: object, b: object) -> Val:
-        return self.binary("min", a, b)
-
-    def max(self, a: object, b: object) -> Val:
-        return self.binary("max", a, b)
-
-    def mulhi(self, a: object, b: object) -> Val:
-        """The upper 32 bits of the product of two u32 or two i32."""
-        return self.binary("mulhi", a, b)
-
+    min, max, sqrt, abs, floor = (
+        named_ops.min, named_ops.max, named_ops.sqrt, named_ops.abs, named_ops.floor,
+    )  # fmt: skip
+    round_even, copysign = named_ops.round_even, named_ops.copysign
+    add_sat, sub_sat, mul_sat = named_ops.add_sat, named_ops.sub_sat, named_ops.mul_sat
+    mulhi, absdiff = named_ops.mulhi, named_ops.absdiff
+    rotl, rotr, reverse_bits = named_ops.rotl, named_ops.rotr, named_ops.reverse_bits
     load_nibble, store_nibble = elements.load_nibble, elements.store_nibble
     unpack_nibbles, store_nibbles = elements.unpack_nibbles, elements.store_nibbles
     load_f8, store_f8 = elements.load_f8, elements.store_f8
-
-    def sqrt(self, x: object) -> Val:
-        return self.unary("sqrt", x)
-
-    def abs(self, x: object) -> Val:
-        return self.unary("abs", x)
-
-    def floor(self, x: object) -> Val:
-        return self.unary("floor", x)
-
-    def round_even(self, x: object) -> Val:
-        return self.unary("round_even", x)
-
-    def copysign(self, magnitude: object, sign: object) -> Val:
-        return self.binary("copysign", magnitude, sign)
 
     def shuffle(self, a: Val, b: Val, lanes: tuple[int, ...]) -> Val:
         key = ("shuffle", a.node, b.node, lanes)

@@ -59,7 +59,7 @@ def to_bytes(program: n.Program) -> bytes:
     (b'TKRN\\x01\\x00', 'empty')
     """
     verify(program)
-    writer = Writer(program)
+    writer = ByteWriter(program)
     writer.program(program)
     payload = bytes(writer.out)
     if len(payload) > MAX_PAYLOAD:
@@ -73,7 +73,7 @@ def from_bytes(data: bytes) -> n.Program:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise refused(f"expected bytes, got {an(type(data).__name__)}", 0)
     held = bytes(data[: HEADER.size + MAX_PAYLOAD + 1])
-    reader = Reader(held[HEADER.size :], HEADER.size)
+    reader = ByteReader(held[HEADER.size :], HEADER.size)
     check_header(held, reader.data)
     program = reader.program()
     if reader.at < len(reader.data):
@@ -98,7 +98,8 @@ def check_header(held: bytes, payload: bytes) -> None:
         raise refused(f"a header of {HEADER.size} bytes, got {len(held)} bytes", len(held))
     _, _, length, digest = HEADER.unpack_from(held)
     if length != len(payload) or length > MAX_PAYLOAD:
-        raise refused(f"{length} bytes follow, at most {MAX_PAYLOAD}; got {len(payload)}", 6)
+        most = f" of at most {MAX_PAYLOAD}" if length > MAX_PAYLOAD else ""
+        raise refused(f"expected {length}{most} bytes after the header, got {len(payload)}", 6)
     if digest != checksum(payload):
         raise refused("the checksum does not fit: the bytes were changed", 10)
 
@@ -115,7 +116,7 @@ def refused(message: str, offset: int, hint: str = "") -> FileFormatError:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-class Writer:
+class ByteWriter:
     """Appends to `out`; `numbers` holds the values defined so far."""
 
     def __init__(self, program: n.Program) -> None:
@@ -271,7 +272,7 @@ def dims_used(buffers: tuple[n.Buffer, ...]) -> list[Named]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-class Reader:
+class ByteReader:
     """Walks `data`, which begins `start` bytes into the file; `values` holds those defined so
     far."""
 

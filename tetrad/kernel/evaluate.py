@@ -18,7 +18,7 @@ import numpy as np
 
 from tetrad.core.dtypes import DType
 from tetrad.core.dtypes import index as index_type
-from tetrad.core.errors import BadInputs, BoundsError, TetradError
+from tetrad.core.errors import BadInputs, BoundsError, TetradError, VerifyError
 from tetrad.core.floats import guarded
 from tetrad.kernel import arith, atomics
 from tetrad.kernel import nodes as n
@@ -550,6 +550,13 @@ def _region(run: Run, node: n.Region, mask: Mask) -> None:
 
 
 def _barrier(run: Run, node: n.Instr, mask: Mask) -> None:
+    """Of a workgroup all come here, or none; verified programs cannot do otherwise."""
+    here = np.broadcast_to(np.True_ if mask is None else mask, run.shape)
+    missing = here.any(axis=1, keepdims=True) & ~here
+    if missing.any():
+        where = run.describe(run.first(missing))
+        message = f"{run.program.name}: not every invocation reached the barrier\n  in {where}"
+        raise VerifyError("V010", message)
     if run.races is not None:
         run.races.barrier(mask)
 

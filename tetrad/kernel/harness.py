@@ -8,7 +8,7 @@ asked through `core.lazy`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from tetrad.core.errors import BackendError, BadInputs, CheckError, TetradError,
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.kernel import nodes as n
+from tetrad.kernel.bytes import from_bytes, to_bytes
 from tetrad.kernel.evaluate import KernelTrap, evaluate
 from tetrad.kernel.grids.infer import infer_grid
 from tetrad.kernel.merge import merged
@@ -89,6 +90,7 @@ def check(entry: Entry, backends: Sequence[str] | None = None, samples: int = 8)
     results += [
         attempt("verify", partial(verify_step, program)),
         attempt("text", partial(text_step, program)),
+        attempt("bytes", partial(bytes_step, program)),
         attempt("fixtures", partial(fixtures_step, entry, program)),
         attempt("optimise", partial(optimise_step, program)),
         attempt("evaluate", partial(witness_step, entry, program)),
@@ -128,7 +130,7 @@ def verify_step(program: n.Program) -> str:
         raise found[0]
     if not program.body or not all(isinstance(instr, n.Region) for instr in program.body):
         raise CheckError("an instruction stands outside of a region")
-    return f"{len(program.buffers)} buffers, {count(program.body)} instructions"
+    return f"{len(program.buffers)} buffers, {count(program)} instructions"
 
 
 def text_step(program: n.Program) -> str:
@@ -137,6 +139,14 @@ def text_step(program: n.Program) -> str:
     if to_text(again) != text or fingerprint(again) != fingerprint(program):
         raise CheckError("the text of the program does not read back as the same program")
     return f"{len(text.splitlines())} lines"
+
+
+def bytes_step(program: n.Program) -> str:
+    data = to_bytes(program)
+    again = from_bytes(data)
+    if to_text(again) != to_text(program) or to_bytes(again) != data:
+        raise CheckError("the bytes of the program do not read back as the same program")
+    return f"{len(data)} bytes"
 
 
 def fixtures_step(entry: Entry, program: n.Program) -> str:
@@ -164,7 +174,7 @@ def optimise_step(program: n.Program) -> str:
         raise found[0]
     if fingerprint(optimised(once)) != fingerprint(once):
         raise CheckError("optimised again, the program is another")
-    return f"{count(program.body)} instructions become {count(once.body)}"
+    return f"{count(program)} instructions become {count(once)}"
 
 
 def optimised(program: n.Program) -> n.Program:
@@ -396,11 +406,10 @@ def inferred(program: n.Program, inputs: Bytes, args: Args) -> Grid:
     return found  # type: ignore[return-value]  # counts are numbers, so it is
 
 
+def count(program: n.Program) -> int:
+    """Instructions, those of inner blocks included."""
+    return sum(1 for _ in n.walk(program.body))
+
+
 def number(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def count(block: Iterable[n.Instr]) -> int:
-    """Instructions, those of inner blocks included."""
-    inner = ("body", "then", "orelse")
-    return sum(1 + sum(count(getattr(i, name, ())) for name in inner) for i in block)

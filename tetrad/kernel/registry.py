@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tetrad.core import lazy
+from tetrad.core.dtypes import DType, bool_
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.record import field, record, replace
 from tetrad.kernel import nodes as n
-from tetrad.kernel.invalid_output import invalid_output
+from tetrad.kernel.build import KernelBuilder
+from tetrad.kernel.calls import building
 
 if TYPE_CHECKING:
     from tetrad.kernel.cost import KernelCost
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 Grid = tuple[int, int, int]
 Bytes = Sequence[bytes]  # a case: one byte string for each buffer, in order of declaration
+INVALID = 1  # the code of the trap of a program that stands for one that cannot be built
 LIBRARY = "tetrad.kernel.library"
 EXTENSION_KINDS = ("dtype", "unary", "binary", "ternary", "atomic", "condition")
 
@@ -112,7 +115,8 @@ class Entry:
 
     def build_or_raise(self, *sizes: Any, **named: Any) -> n.Program:
         """The same, but sizes that cannot be raise the error."""
-        return in_region(self.id, self._builder(*sizes, **named))
+        with building(self.id):
+            return in_region(self.id, self._builder(*sizes, **named))
 
     @property
     def grid(self) -> Grid | None:
@@ -231,11 +235,33 @@ def remove(id: str) -> None:
     del _entries[id]
 
 
+# -- programs --------------------------------------------------------------------------------------
+
+
 def in_region(generator: str, program: n.Program) -> n.Program:
     """The program with its body in one region; a body of regions stays as it is."""
     if program.body and all(isinstance(instr, n.Region) for instr in program.body):
         return program
     return replace(program, body=(n.Region(generator, program.body),))
+
+
+def invalid_output(region: str, message: str, dtype: DType, out: str = "out") -> n.Program:
+    """What stands for a program that cannot be built: one output of one element, one invocation,
+    one region, whose body traps. Errors of a launch begin with the name of the program, so the
+    message is its name."""
+    k = KernelBuilder(message, 1)
+    k.buffer(out, dtype, "write", 1)
+    with k.region(region):
+        k.trap(k.const(True, bool_), INVALID, 0)
+    return k.finish()
+
+
+def has_trap(program: n.Program) -> bool:
+    """May a launch of this program fail by a `trap`?"""
+    return any(isinstance(instr, n.Trap) for instr in n.walk(program.body))
+
+
+# -- entries ---------------------------------------------------------------------------------------
 
 
 def entries() -> list[Entry]:

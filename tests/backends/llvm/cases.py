@@ -26,6 +26,7 @@ from tetrad.core.dtypes import (
     index,
     u8,
     u32,
+    u64,
 )
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
@@ -47,7 +48,7 @@ def pairs(dtype: DType) -> list[np.ndarray]:
 
 
 def arithmetic() -> Iterator[Case]:
-    for dtype, width in itertools.product(ARITHMETIC, PURE):
+    for dtype, width in itertools.product((*ARITHMETIC, u64), PURE):
         columns = [(dtype, column) for column in pairs(dtype)]
         for op in n.binary_operators(dtype):
             yield elementwise(

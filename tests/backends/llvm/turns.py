@@ -41,6 +41,7 @@ def atomics() -> Iterator[Case]:
             yield shared_element(op, dtype, width)
     for width, when in itertools.product(WIDTHS, WHEN):
         yield histogram(width, when)
+    yield after_a_vote()
     for order, width in itertools.product(n.ORDERS, (SCALAR, FULL)):
         for op in ("add", "compare_exchange"):
             yield ordered(op, order, width)
@@ -77,6 +78,16 @@ def histogram(width: int, when: str) -> Case:
         k.atomic("add", counts, k.cast(k.load(x, i) % 8, index), 1)
     data = np.random.default_rng(3).integers(0, 100, GROUPS * width).astype(np.int32)
     return Case(k.finish(), {"x": data, "counts": np.arange(8, dtype="u4")}, {}, (GROUPS, 1, 1))
+
+
+def after_a_vote() -> Case:
+    """Lanes are exchanged, so the workgroup is one vector, however wide."""
+    k = KernelBuilder("after a vote", workgroup=128)
+    s, y = k.buffer("s", u32, "readwrite"), k.buffer("y", u32, "write")
+    own = k.cast(k.lane(), u32)
+    with k.when(k.any(own > 3)), k.when(own % 3 > 0):
+        k.store(y, k.lane(), k.atomic("add", s, k.lane() % 7, own))
+    return Case(k.finish(), {"s": np.arange(7, dtype="u4"), "y": np.zeros(128, np.uint32)})
 
 
 def ordered(op: str, order: str, width: int) -> Case:

@@ -6,12 +6,11 @@ and its launch must fail with the message of the builder.
 
 from __future__ import annotations
 
-from tetrad.kernel.invalid_output import INVALID
 from tetrad.kernel.library import int4_ops as ops
 from tetrad.kernel.library.linear_4bit import linear_4bit, linear_4bit_affine_grouped
 from tetrad.kernel.library.tensor_train import tt_contract_step
 from tetrad.kernel.nodes import Program
-from tetrad.kernel.registry import Entry, ExpectedTrap, register
+from tetrad.kernel.registry import INVALID, Entry, ExpectedTrap, register
 
 CASES: list[tuple[Entry, dict[str, int], str]] = [
     (ops.int4_dot_i32, {"lanes": 0}, "lanes=0"),
