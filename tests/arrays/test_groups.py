@@ -235,6 +235,31 @@ def test_derivatives_of_numbers_and_their_reasons() -> None:
         td.grad(lambda x: td.sum(td.quant.quantize(x, "int4", group=4).dequantize()))(td.ones((8,)))
 
 
+@pytest.mark.parametrize("run", [lambda f: f, td.jit], ids=["eager", "compiled"])
+@pytest.mark.parametrize("group", [32, 24])
+def test_second_derivatives_by_both_factors(run: Any, group: int) -> None:
+    """Of the sum of ((code - zero) scale)**2: rules of dequantize_groups and reduce_groups, both
+    ways."""
+    q = td.quant.quantize(random((2, 64)).astype(np.float64), "int4", group=group)
+
+    def loss(scale: td.Array, zero: td.Array) -> td.Array:
+        return td.sum(td.quant.from_parts(q.codes, scale, zero, group=group).dequantize() ** 2)
+
+    found = run(td.hessian(loss, argnums=(0, 1)))(q.scale, q.zero_point)
+    scale, zero = np.asarray(q.scale), np.asarray(q.zero_point)
+    padded = np.full(scale.size * group, np.nan)
+    padded[:128] = np.asarray(q.codes).reshape(-1)
+    steps = padded.reshape(-1, group) - zero[:, None]
+    counts = np.isfinite(steps).sum(1)
+    want = [
+        [2 * np.nansum(steps**2, axis=1), -4 * scale * np.nansum(steps, axis=1)],
+        [-4 * scale * np.nansum(steps, axis=1), 2 * scale**2 * counts],
+    ]
+    for i in range(2):
+        for j in range(2):
+            np.testing.assert_allclose(np.asarray(found[i][j]), np.diag(want[i][j]), atol=1e-9)
+
+
 def test_products_of_the_public_function() -> None:
     q = quantized((6, 64))
     for x in (random((64,), 1), random((2, 3, 64), 1)):

@@ -49,7 +49,7 @@ Function = Callable[..., tuple[Array, ...]]
 RUNNING = "serves a running model, which has its own batch"
 COMPILING = "put in by the compiler, after batching"
 ROW_BY_ROW = {
-    **dict.fromkeys(("after", "product_parts", "cumprod_parts"), COMPILING),
+    **dict.fromkeys(("after", "product_parts", "cumprod_parts", "product_groups"), COMPILING),
     **dict.fromkeys(("put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
     **dict.fromkeys(("quantize_rows", "lowbit_rows", "interleave"), RUNNING),
     **dict.fromkeys(("dequantize", "top_experts", "grouped_matmul"), RUNNING),
@@ -59,6 +59,7 @@ SYSTEMS = ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det")
 LINALG = (*SYSTEMS, "qr", "eig", "eigh", "eigvalsh", "svd", "svdvals")
 ELSEWHERE = {
     **dict.fromkeys(LINALG, "tests/linalg/test_linalg.py"),
+    **dict.fromkeys(("dequantize_groups", "reduce_groups"), "tests/arrays/test_groups.py"),
 }
 ALL_OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 

@@ -28,7 +28,7 @@ from tetrad.ops.matmul.op import matmul as product_op
 from tetrad.ops.quantized.op import SCALE_OF_TOP, SMALLEST
 from tetrad.quant import groups as meaning
 from tetrad.tracing.array import Array, TracedArray, fail, located
-from tetrad.tracing.operands import convert, run
+from tetrad.tracing.operands import common_dtype, convert, run
 
 GROUPED = ("int4", "nf4")
 GROUP = 64
@@ -304,7 +304,8 @@ def from_packed(
 
 
 def matmul(x: Any, q: GroupQuantized, *, activations: str | None = None) -> Array:
-    """x @ q.dequantize().T of a matrix q [outputs, inputs], for x [..., inputs].
+    """x @ q.dequantize().T of a matrix q [outputs, inputs], for x [..., inputs]; both in their
+    common dtype.
 
     activations  None: x as it is. "int8": rows of x are rounded to 8 bits, a scale for every 128
                  columns, and multiplied as integers: quicker, and off by at most 1/254 of the
@@ -317,19 +318,21 @@ def matmul(x: Any, q: GroupQuantized, *, activations: str | None = None) -> Arra
     """
     if activations not in (None, "int8"):
         fail(UnsupportedError, f"matmul: activations {activations!r}", "None, or 'int8'")
-    values = convert(asarray(x), q.dtype)
+    values = asarray(x)
+    common = common_dtype((values, q.dtype))
+    values = convert(values, common)
     if q.ndim != 2 or not values.ndim or values.shape[-1] != q.shape[1]:
         fail(
             ShapeError,
             f"matmul: x {values.type} does not fit {q!r}",
             "x [..., inputs] and a matrix [outputs, inputs]",
         )
-    if q.dtype is f64 and activations:
-        fail(UnsupportedError, "matmul: float64 is not rounded to 8 bits", "quantise float32")
+    if common is f64 and activations:
+        fail(UnsupportedError, "matmul: float64 is not rounded to 8 bits", "x and q in float32")
     product_of = plain_product if activations is None else rounded_product
     parts = (values, *q.parts)
     call = product_of if is_traced(*parts) else compiled(product_of)
-    result: Array = guarded_call(call, parts, q.scheme, q.group, q.dtype)
+    result: Array = guarded_call(call, parts, q.scheme, q.group, common)
     return result
 
 

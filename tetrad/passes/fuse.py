@@ -335,12 +335,19 @@ class _Fusion:
 
     def is_read_in_place(self, node: Node) -> bool:
         """Is it a transpose that only matmuls read? They read its operand directly. Or an op that
-        is computed as it is read, which only matmuls and such transposes read?"""
-        if not (node.op is transpose or node.op.inline) or node in self.results:
+        is computed as it is read, or a transpose of one, and read by products alone?"""
+        if node in self.results:
+            return False
+        if node.op is transpose and all(holds(u.op.prologue, u) for u in self.users[node]):
+            return True
+        return source_of(node).op.inline and self.feeds_products(node)
+
+    def feeds_products(self, node: Node) -> bool:
+        """Is every reader a product, or a view or conversion that feeds products?"""
+        if node in self.results:
             return False
         return all(
-            holds(user.op.prologue, user)
-            or (node.op.inline and user.op is transpose and self.is_read_in_place(user))
+            holds(user.op.prologue, user) or (passes_on(user) and self.feeds_products(user))
             for user in self.users[node]
         )
 
@@ -474,6 +481,18 @@ class _Fusion:
                     done.append(group)
                     stack.pop()
         return done
+
+
+def source_of(node: Node) -> Node:
+    """What its elements are those of."""
+    while passes_on(node):
+        node = node.inputs[0]
+    return node
+
+
+def passes_on(node: Node) -> bool:
+    """Does it give elements of its operand on as they are, or in another dtype?"""
+    return node.op is transpose or node.op.converts or (node.op.view and not reorders(node))
 
 
 # -- merging ---------------------------------------------------------------------------------------

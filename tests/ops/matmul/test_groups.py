@@ -176,11 +176,16 @@ def test_no_matrix_of_the_weights_size_is_in_memory(
     factors = q.parts[1:]
     gradient = td.grad(by_parts, argnums=tuple(range(1 + len(factors))))
     other = td.Spec((3, SHAPE[0]), f32)
+    stacked = td.vmap(lambda w: td.quant.quantize(w, name, group=group, **settings))(
+        random((2, *SHAPE))
+    )
     for graph in (
         td.trace(product)(rows, q),
         td.trace(lambda x, q: x @ q.dequantize())(other, q),
         td.trace(td.vmap(product, in_axes=(0, None)))(td.Spec((2, 3, SHAPE[1]), f32), q),
         td.trace(gradient)(rows, *factors),
+        td.trace(lambda x, q: x @ q.dequantize(td.float16).T.astype(f32))(rows, q),
+        td.trace(td.vmap(product))(td.Spec((2, 3, SHAPE[1]), f32), stacked),
     ):
         assert largest_float(graph) < SHAPE[0] * SHAPE[1]
 
