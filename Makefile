@@ -12,12 +12,13 @@ RUN_READY := $(VENV)/.run-ready
 TEST_READY := $(VENV)/.test-ready
 PEERS_READY := $(PEERS)/.ready
 LLM_READY := $(PEERS)/.llm-ready
+KERNELS_READY := $(PEERS)/.kernels-ready
 N ?= 2000
 EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
 EMULATED_TESTS := tests/backends/llvm tests/lower tests/ops tests/quant/test_lanes.py tests/arrays/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow test-emulated test-aarch64 replay docs ptx lint bench bench-llm peers fuzz clean
+.PHONY: run demo test test-slow test-emulated test-aarch64 replay docs ptx lint bench bench-kernels bench-llm peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -77,6 +78,10 @@ bench: peers
 	$(PEERS)/bin/python bench/transforms.py --picture docs/bench-transforms.svg || status=1; \
 	exit $$status
 
+# The kernel library against PyTorch and bitsandbytes, which take some gigabytes.
+bench-kernels: $(KERNELS_READY)
+	$(PEERS)/bin/python bench/kernels.py
+
 # llama.cpp is built from source here: it needs a C++ compiler and some minutes.
 bench-llm: $(LLM_READY)
 	$(PEERS)/bin/python bench/llm.py --picture docs/bench-llm.svg
@@ -112,6 +117,10 @@ $(PEERS_READY): pyproject.toml | $(PEERS)/bin/python
 
 $(LLM_READY): $(PEERS_READY)
 	$(call install,$(PEERS),--editable '.[lm]' llama-cpp-python)
+	touch $@
+
+$(KERNELS_READY): $(PEERS_READY)
+	$(call install,$(PEERS),--editable . torch==2.13.0 bitsandbytes)
 	touch $@
 
 # What is wrong with the interpreter is said before anything is made or fetched, and each long step before it begins.

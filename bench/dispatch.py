@@ -1,14 +1,12 @@
 """Bench, dispatch: a small program over resident buffers against a jitted call of the same work.
 
-    python bench/dispatch.py
-
-Gives one row, for the table of kernels; started by itself it prints it.
+Gives one row, for the table of kernels (`kernels.py`).
 """
 
 from __future__ import annotations
 
 import numpy as np
-from common import QUICK, Budget, Row, measure
+from common import Budget, Row, measure
 
 import tetrad as td
 
@@ -16,7 +14,7 @@ SIZE = 64
 AT_LEAST = 0.5
 
 
-def dispatch_row(budget: Budget = QUICK) -> Row:
+def dispatch_row(budget: Budget) -> Row:
     """z = 2 x + y: what a call costs, not what it computes."""
     k = td.kernel.build("scaled_sum")
     x, y = k.buffer("x", td.float32, count=SIZE), k.buffer("y", td.float32, count=SIZE)
@@ -39,9 +37,3 @@ def dispatch_row(budget: Budget = QUICK) -> Row:
         "dispatch of a small resident program", ours, "s", theirs / ours, AT_LEAST,
         "a jitted call", theirs, timing.foreign, is_right,
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    row = dispatch_row(Budget())
-    print(f"{row.name}: {row.ours * 1e6:.2f} us, {row.peer} {(row.theirs or 0) * 1e6:.2f} us")
-    print(f"ratio {row.ratio:.2f}, at least {row.at_least}: {row.verdict}")

@@ -20,14 +20,18 @@ from typing import Any
 
 import numpy as np
 from common import QUICK, THREADS, Function, Options, Report, Row, measure, options
+from dispatch import dispatch_row
 
 import tetrad as td
+from tetrad.backends.cuda.assembler import assemble, ptxas
+from tetrad.core.errors import CompileError
 
 WIDTH = 4096  # of weights, both ways
 ROTATING = 26  # weights: more than 200 MB, so that none of them waits in a cache
 READ = 64 << 20  # numbers of f32 that plain reads go over
 MANY = 64 << 20  # weights that are quantised
 GROUPS = {"int4": 128, "nf4": 64}
+ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
 PATHS = {"8-bit activations": "int8", "float": None}
 
 
@@ -233,10 +237,41 @@ def linear_4bit_rows(chosen: Options) -> Iterator[Row]:
         )  # fmt: skip
 
 
+# -- launches and GPU code -------------------------------------------------------------------------
+
+
+def launches(chosen: Options) -> Iterator[Row]:
+    if chosen.wants("dispatch of a small resident program"):
+        yield dispatch_row(chosen.budget)
+
+
+def gpu_code(chosen: Options) -> Iterator[Row]:
+    """Every registered program for every architecture: how many assemble, and what those of the
+    INT4 family spill."""
+    name, found = "PTX that assembles, all entries", list(td.kernel.registry.entries())
+    if not chosen.wants(name) or ptxas() is None:
+        return
+    failed, spilled = [], 0
+    for entry in found:
+        for arch in ARCHITECTURES:
+            try:
+                used = assemble(td.kernel.ptx(entry.build(), arch=arch), arch)
+            except CompileError as error:
+                failed.append(f"{entry.id} {arch}: {error}")
+                continue
+            spilled += (used.spill_stores + used.spill_loads) * ("4" in entry.id)
+    total = len(found) * len(ARCHITECTURES)
+    told = f"{spilled} bytes spilled by the INT4 family" + "".join(f"; {one}" for one in failed)
+    yield Row(
+        name, total - len(failed), "", (total - len(failed)) / total, 1.0, "all", total,
+        is_right=not spilled, bound=told,
+    )  # fmt: skip
+
+
 # -- all of them -----------------------------------------------------------------------------------
 
 SECTIONS: tuple[Callable[[Options], Iterator[Row]], ...] = (
-    matvecs, linears, quantisers, linear_4bit_rows,
+    matvecs, linears, quantisers, linear_4bit_rows, launches, gpu_code,
 )  # fmt: skip
 
 
