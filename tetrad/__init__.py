@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tetrad import explain as explain
     from tetrad import fft as fft
     from tetrad import linalg as linalg
+    from tetrad import nn as nn
     from tetrad import optim as optim
     from tetrad import quant as quant
     from tetrad import random as random
@@ -40,7 +41,7 @@ lazy.PROVIDERS.update(
     }
 )
 
-MODULES = ("errors", "kernel", "nn")  # names that `tetrad.names` itself imports
+MODULES = ("errors", "kernel")  # names that `tetrad.names` itself imports
 
 
 def __getattr__(name: str) -> Any:

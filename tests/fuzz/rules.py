@@ -15,7 +15,22 @@ import numpy as np
 from tests.graph.graphs import arg, close, random_inputs, same_bits
 from tests.passes.examples import DIMS, EXAMPLES
 from tetrad.compiler.pipeline import optimise
-from tetrad.core.dtypes import DType, bf16, bool_, c64, c128, f16, f32, f64, i8, i32, i64, u8, u64
+from tetrad.core.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    c64,
+    c128,
+    f16,
+    f32,
+    f64,
+    i8,
+    i32,
+    i64,
+    u4,
+    u8,
+    u64,
+)  # fmt: skip
 from tetrad.core.errors import CompileError, TetradError
 from tetrad.core.sizes import Dim, SizeExpr
 from tetrad.core.types import ArrayType
@@ -24,6 +39,7 @@ from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.verify import verify
 from tetrad.ops.complex import join, part
+from tetrad.ops.groups.op import dequantize_groups, reduce_groups
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import copy, stop_gradient, transpose
 from tetrad.ops.quantized.op import dequantize, lowbit_rows, quantize_rows
@@ -48,6 +64,8 @@ def check(seed: int) -> str | None:
 
 def varied(rng: np.random.Generator, name: str) -> Graph | None:
     """An example of the rule, changed; None where an op does not take what it would be given."""
+    if name in GROUPS:
+        return close(on_groups(rng, name))
     if name == "quantized.read_weight_in_place" or rng.random() < 0.15:
         return close(on_blocks(rng))
     examples = EXAMPLES[name] if name in EXAMPLES else [close(node) for node in PARTS[name]]
@@ -180,3 +198,27 @@ def on_blocks(rng: np.random.Generator) -> Node:
 def small_bytes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     """Bytes below 64: as halves they are small numbers, never NaN."""
     return rng.integers(0, 64, shape).astype(np.uint8)
+
+
+GROUPS = {rule for rule in RULES if rule.startswith("quantized.") and "groups" in rule}
+
+
+def on_groups(rng: np.random.Generator, name: str) -> Node:
+    """What a rule of weights in groups looks for: in groups that lie along rows, or do not."""
+    group, rows, columns = (int(rng.choice(of)) for of in ((32, 64, 24), (3, 32), (64, 96)))
+    count = -(-rows * columns // group)
+    packed = rng.integers(0, 256, rows * columns // 2).astype(np.uint8)
+    codes = make_constant(packed, ArrayType(u4, (rows, columns)))
+    is_affine = "affine" in name
+    scheme = "int4" if is_affine else str(rng.choice(["int4_symmetric", "nf4"]))
+    zero = (make_constant(rng.integers(0, 16, count).astype(np.float32)),) if is_affine else ()
+    if "read" in name:
+        scale = make_constant(rng.random(count, dtype=np.float32))
+        numbers = dequantize_groups(codes, scale, *zero, scheme=scheme, group=group, dtype=f32)
+        return matmul(arg(0, f32, other, columns), transpose(numbers, perm=(1, 0)))
+    a, b = arg(0, f32, rows, 5), arg(1, f32, 5, columns)
+    product = matmul(a, b)
+    if "transposed" in name:
+        turned = [transpose(x, perm=(1, 0)) for x in (b, a)]
+        product = transpose(matmul(*turned), perm=(1, 0))
+    return reduce_groups(product, codes, *zero, scheme=scheme, group=group, lead=0)

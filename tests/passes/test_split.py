@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -143,3 +146,9 @@ def test_loops_and_branches_carry_complex_numbers() -> None:
         1 - 2j,
         3 + 4j,
     ]
+
+
+def test_rules_are_there_in_a_process_that_has_loaded_nothing_else() -> None:
+    program = "import tetrad as td; print(td.jit(lambda x: td.astype(x, td.complex64))(td.ones(2)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("[1.+0.j 1.+0.j]", "")

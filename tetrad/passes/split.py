@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.source import taken_from
 from tetrad.graph.build import constant, make_constant, make_graph, with_inputs
 from tetrad.graph.nodes import Graph, Literal, Node
@@ -43,6 +44,7 @@ def split(graph: Graph, trace: RuleLog | None = None) -> Graph:
     nodes = graph.nodes()
     if not any(kind.dtype.is_complex for node in (*graph.inputs, *nodes) for kind in node.types):
         return graph
+    lazy.module("tetrad.ops.split")  # it attaches the rules
     return make_graph(graph.name, graph.inputs, _Split(nodes).whole(graph.outputs))
 
 

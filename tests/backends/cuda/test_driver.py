@@ -63,13 +63,23 @@ def test_a_launch_is_these_calls(fake: FakeCuda) -> None:
         "cuInit", "cuDeviceGetCount", "cuDeviceGet",
         "cuDevicePrimaryCtxRetain", "cuCtxSetCurrent",
         "cuModuleLoadDataEx", "cuModuleGetFunction",
-        "cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuMemAlloc_v2", "cuMemsetD8_v2",
+        "cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuMemAlloc_v2",
         "cuLaunchKernel", "cuCtxSynchronize",
         "cuMemcpyDtoH_v2", "cuMemFree_v2", "cuMemFree_v2",
     ]  # fmt: skip
     assert fake.memory == {}
     ((sizes, shared, words),) = fake.launches
     assert (sizes, shared, len(words)) == ((2, 1, 1, 4, 1, 1), 0, 2)
+
+
+def test_an_output_that_is_not_all_written_starts_as_zeros(fake: FakeCuda) -> None:
+    k = KernelBuilder("even", 4)
+    x, y = k.buffer("x", f32, count=5), k.buffer("y", f32, "write", 10)
+    with k.when(k.global_id() < 5, guard=True):
+        k.store(y, k.global_id() * 2, k.load(x, k.global_id()))
+    (got,) = launch(k.finish(), (3, 1, 1))
+    assert np.frombuffer(got, np.float32).tolist() == [0, 0, 1, 0, 2, 0, 3, 0, 4, 0]
+    assert fake.calls.count("cuMemsetD8_v2") == 1
 
 
 def test_a_module_is_loaded_once_for_its_text(fake: FakeCuda) -> None:
@@ -209,7 +219,7 @@ def test_words_of_the_drivers_assembler_are_in_the_error(fake: FakeCuda) -> None
 
 def test_a_grid_that_no_launch_has_is_refused(fake: FakeCuda) -> None:
     with pytest.raises(BackendError, match=r"65536 x 1 workgroups.*at most 2147483647 x 65535"):
-        launch(grid=(1, 65_536, 1))
+        launch(grid=(2, 65_536, 1))
     assert "cuLaunchKernel" not in fake.calls
 
 
