@@ -135,7 +135,8 @@ def entry_lines(entry: Entry, labels: Labels, indent: str) -> Iterator[str]:
                 yield from lines_of(table, labels, indent)
         case _:
             given = [
-                f"{how}:{word_text(word, labels)}:{moves}" for how, word, *moves in entry.arguments
+                f"{a.how}:{word_text(a.word, labels)}:{[a.per_system, a.per_block, a.most]}"
+                for a in entry.arguments
             ]
             yield f"{indent}host {entry.name} {entry.calls} {entry.blocks} {' '.join(given)}"
 
