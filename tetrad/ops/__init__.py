@@ -40,4 +40,9 @@ REGISTRY.later = (
     "tetrad.ops.linalg.systems",
     "tetrad.ops.linalg.factors",
     "tetrad.ops.linalg.eigen",
+    "tetrad.ops.groups.op",
+    "tetrad.ops.int4.op",
+    "tetrad.ops.linear_4bit.int8",
+    "tetrad.ops.kernel_call.op",
+    "tetrad.ops.callback.op",
 )

@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, i8, i32, u4
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
@@ -35,7 +36,6 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import Batched, cast, reshape, sum_to, swapped
 from tetrad.ops.cases import Rng, exact_array, pick
-from tetrad.ops.groups.op import dequantize_groups, reduce_groups
 from tetrad.ops.quantized.op import (
     Types,
     check_weight,
@@ -48,6 +48,7 @@ from tetrad.ops.quantized.op import (
 from tetrad.ops.rules import EVERY, Array, broadcast_shapes, check_dtype, ieee
 from tetrad.quant.lanes import BLOCK, q8_row
 
+groups = lazy.later("tetrad.ops.groups.op")  # what derivatives of products with them are made of
 CHUNK = 1024  # of k: part of the meaning
 FLOATS = (f32, f16, bf16)  # of weights as model files hold them
 PAIR = 32  # columns of a weight in groups that kernels take at a time
@@ -233,7 +234,7 @@ def grouped_product(
     x: Array, codes: Array, *factors: Array, scheme: str, group: int, kind: ArrayType,
     is_rounded: bool,
 ) -> Array:  # fmt: skip
-    weight = dequantize_groups.reference(
+    weight = groups.dequantize_groups.reference(
         codes, *factors, scheme=scheme, group=group, dtype=as_dtype(x.dtype), types=(kind,)
     )
     with np.errstate(all="ignore"):
@@ -287,7 +288,7 @@ def weight_numbers(
 ) -> Node:  # fmt: skip
     """What a weight stands for, in f32; one in groups as its rows are."""
     if factors:
-        made: Node = dequantize_groups(w, *factors, scheme=scheme, group=group, dtype=dtype)
+        made: Node = groups.dequantize_groups(w, *factors, scheme=scheme, group=group, dtype=dtype)
         return made
     return dequantize(w) if w.type.dtype.is_quantized else cast(w, f32)
 
@@ -298,7 +299,7 @@ def _back_to_scale(
 ) -> Node:  # fmt: skip
     """Of a weight in groups."""
     weight = cast(matmul(swapped(ct), a), f32)
-    made: Node = reduce_groups(
+    made: Node = groups.reduce_groups(
         weight, codes, *zero, scheme=scheme, group=group, lead=scale.type.rank - 1
     )
     return made
@@ -334,7 +335,9 @@ def _by_scale(
 def _by_zero(
     t: Node, y: Node, a: Node, codes: Node, scale: Node, zero: Node, *, group: int, **settings: Any
 ) -> Node:
-    change = dequantize_groups(codes, -(scale * t), scheme="ones", group=group, dtype=a.type.dtype)
+    change = groups.dequantize_groups(
+        codes, -(scale * t), scheme="ones", group=group, dtype=a.type.dtype
+    )
     made: Node = matmul(a, swapped(change))
     return made
 
