@@ -102,6 +102,7 @@ def lower_any(frame: Frame, group: Group) -> Launch:
     """A group in each lane, its elements one after the other."""
     node, k, reading = group.root, frame.k, frame.reading
     a, b, codes, *zero = node.inputs
+    wide = a.type.dtype.computing
     size, scheme, total = node.param("group"), node.param("scheme"), node.type.size
     columns, out = plain(b.type.shape[1]), frame.output(frame.memory.slots[node])
     each = columns if node.param("lead") else plain(product((a.type.shape[0], columns)))
@@ -114,10 +115,10 @@ def lower_any(frame: Frame, group: Group) -> Launch:
         with k.loop(min(size, each)) as i, k.when(within + i < each):
             flat = base + within + i
             row, column = flat // columns, flat % columns
-            chain = k.local(0.0, a.type.dtype.computing)
+            chain = k.local(0.0, wide)
             with k.loop(frame.sizes.val(a.type.shape[1])) as m:
-                pair = (reading.read(a, (row, m)), reading.read(b, (m, column)))
-                chain.set(k.fma(*(k.cast(x, a.type.dtype.computing) for x in pair), chain))
+                left = k.cast(reading.read(a, (row, m)), wide)
+                chain.set(k.fma(left, k.cast(reading.read(b, (m, column)), wide), chain))
             weight = k.const(1.0, node.type.dtype)
             if scheme != "ones":
                 code = reading.read(codes, (row, column))
