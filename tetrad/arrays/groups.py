@@ -28,7 +28,7 @@ from tetrad.ops.matmul.op import matmul as product_op
 from tetrad.ops.quantized.op import SCALE_OF_TOP, SMALLEST
 from tetrad.quant import groups as meaning
 from tetrad.tracing.array import Array, TracedArray, fail, located
-from tetrad.tracing.operands import common_dtype, convert, run
+from tetrad.tracing.operands import common_dtype, convert, run, traced
 
 GROUPED = ("int4", "nf4")
 GROUP = 64
@@ -96,8 +96,9 @@ class GroupQuantized:
         Array([ 0.4, -1. ,  2. ], float32)
         """
         wanted = self.dtype if dtype is None else as_dtype(dtype)
-        run = decoded if is_traced(*self.parts) else compiled(decoded)
-        result: Array = guarded_call(run, self.parts, self.scheme, self.group, wanted)
+        parts = tuple(map(traced, self.parts))  # while tracing it is a node: products read through
+        run = decoded if is_traced(*parts) else compiled(decoded)
+        result: Array = guarded_call(run, parts, self.scheme, self.group, wanted)
         return result
 
     def to_bytes(self) -> bytes:

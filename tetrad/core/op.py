@@ -109,7 +109,7 @@ class Op:
     # what they read (`frame.inputs`) themselves
     epilogue: Trait = False
     # an element is so cheap to compute where it is read that a product needs no memory for it (the
-    # op has a `read` rule beside its kernels)
+    # op has a `read` rule beside its kernels): loops, branches and derivatives compute it again
     inline: bool = False
     # Operations per element, roughly: 1 arithmetic, 20 transcendental. Fusion recomputes cheap ops.
     cost: int = 1

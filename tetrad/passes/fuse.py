@@ -33,6 +33,7 @@ from tetrad.passes.questions import (
     costliest,
     group_kind,
     is_prologue,
+    is_read_inline,
     is_row_reduction,
     is_splat,
     reorders,
@@ -334,22 +335,13 @@ class _Fusion:
         return cut
 
     def is_read_in_place(self, node: Node) -> bool:
-        """Is it a transpose that only matmuls read? They read its operand directly. Or an op that
-        is computed as it is read, or a transpose of one, and read by products alone?"""
+        """Is it a transpose that only matmuls read? They read its operand directly. Or is it
+        computed as they read?"""
         if node in self.results:
             return False
         if node.op is transpose and all(holds(u.op.prologue, u) for u in self.users[node]):
             return True
-        return source_of(node).op.inline and self.feeds_products(node)
-
-    def feeds_products(self, node: Node) -> bool:
-        """Is every reader a product, or a view or conversion that feeds products?"""
-        if node in self.results:
-            return False
-        return all(
-            holds(user.op.prologue, user) or (passes_on(user) and self.feeds_products(user))
-            for user in self.users[node]
-        )
+        return is_read_inline(node, self.users, self.results)
 
     def demanded(self, node: Node, memory: set[Node]) -> list[Node]:
         """Operands that a node can read from memory only."""
@@ -357,10 +349,14 @@ class _Fusion:
             return [node.inputs[i] for i in node.op.in_memory]
         if node.op.kind in ("structural", "special"):
             is_in_place = holds(node.op.prologue, node)
-            return [i for i in node.inputs if not (is_in_place and is_prologue(i, memory))]
+            return [i for i in node.inputs if not (is_in_place and self.is_read_by(i, memory))]
         if node.op.view and reorders(node) and not self.is_flat(node.inputs[0]):
             return [node.inputs[0]]
         return []
+
+    def is_read_by(self, node: Node, memory: set[Node]) -> bool:
+        """Can a product that reads operands in place read this one without memory of its own?"""
+        return is_prologue(node, memory) or is_read_inline(node, self.users, self.results)
 
     def is_flat(self, node: Node) -> bool:
         """Is it elementwise work on arrays of its own shape? Then it can be read at any flat
@@ -481,18 +477,6 @@ class _Fusion:
                     done.append(group)
                     stack.pop()
         return done
-
-
-def source_of(node: Node) -> Node:
-    """What its elements are those of."""
-    while passes_on(node):
-        node = node.inputs[0]
-    return node
-
-
-def passes_on(node: Node) -> bool:
-    """Does it give elements of its operand on as they are, or in another dtype?"""
-    return node.op is transpose or node.op.converts or (node.op.view and not reorders(node))
 
 
 # -- merging ---------------------------------------------------------------------------------------

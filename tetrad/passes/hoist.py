@@ -28,7 +28,7 @@ from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.matmul.op import is_plain, matmul
 from tetrad.ops.movement import reshape, transpose
-from tetrad.passes.questions import CHEAP, moves_last_axis
+from tetrad.passes.questions import CHEAP, is_read_inline, moves_last_axis
 
 
 def hoist(graph: Graph, tidy: Callable[[Graph], Graph]) -> Graph:
@@ -166,15 +166,16 @@ def fixed_nodes(body: Graph, consts: Sequence[Node]) -> set[Node]:
 def worth_hoisting(body: Graph, consts: Sequence[Node]) -> Iterator[Node]:
     """Costly nodes that depend on constants alone and that other nodes read, each once."""
     nodes, fixed = body.nodes(), fixed_nodes(body, consts)
-    users: dict[Node, list[Node]] = {}
+    users: dict[Node, list[Node]] = {node: [] for node in nodes}
     for node in nodes:
         for operand in node.inputs:
-            users.setdefault(operand, []).append(node)
+            users[operand].append(node)
+    costly = {n for n in nodes if n in fixed and is_costly(n)}
+    # what products compute as they read it would get memory outside
+    costly -= {n for n in costly if is_read_inline(n, users, body.outputs)}
     for node in nodes:
-        ends_here = node in body.outputs or any(
-            u not in fixed or not is_costly(u) for u in users.get(node, ())
-        )
-        if node in fixed and is_costly(node) and ends_here:
+        ends_here = node in body.outputs or any(u not in costly for u in users[node])
+        if node in costly and ends_here:
             yield node
 
 

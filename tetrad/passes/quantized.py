@@ -11,21 +11,21 @@ sum is that of a float matmul; with one in groups it is that of the product with
 
 from __future__ import annotations
 
-from tetrad.core.dtypes import DType, f32
+from tetrad.core.dtypes import DType
 from tetrad.core.sizes import product
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import reduce_sum, reshape, swapped
 from tetrad.ops.groups.op import dequantize_groups, product_groups, reduce_groups
-from tetrad.ops.matmul.op import are_rows_of_groups, matmul
+from tetrad.ops.matmul.op import are_rows_of_groups, is_plain, matmul
 from tetrad.ops.movement import transpose
 from tetrad.ops.quantized.op import dequantize
+from tetrad.ops.rules import FLOATS
 from tetrad.passes.rewrite import Rules, var
 
 quantized = Rules("quantized")
 x, w = var("x"), var("w")
 codes, scale, zero = var("codes"), var("scale"), var("zero")
 scheme, group, dtype, lead = var("scheme"), var("group"), var("dtype"), var("lead")
-a, b = var("a"), var("b")
 
 
 @quantized.rule(matmul(x, transpose(dequantize(w), perm=(1, 0))))
@@ -67,59 +67,56 @@ def product_in_place(x: Node, weight: tuple[Node, ...], scheme: str, group: int)
 
 
 SUMS = "sums over groups are taken while a product is in registers, in the order of that op"
-turned = transpose(matmul(a, b), perm=(1, 0))
+
+
+def is_product_seen(node: Node) -> bool:
+    """Is it a product of two matrices, transposed or converted any number of times?"""
+    while node.op is transpose or node.op.converts:
+        node = node.inputs[0]
+    return is_plain(node) and node.type.rank == 2 and node.type.dtype in FLOATS
+
+
+seen = var("seen", where=is_product_seen)
 settings = {"scheme": scheme, "group": group, "lead": lead}
 
 
-@quantized.rule(reduce_groups(matmul(a, b), codes, **settings), licence=SUMS)
-def sum_groups_of_product(
-    a: Node, b: Node, codes: Node, scheme: str, group: int, lead: int
-) -> Node | None:
-    """reduce_groups(matmul(a, b), codes)  ->  product_groups(a, b, codes)"""
-    return sums_in_place(a, b, (codes,), scheme, group, lead)
+@quantized.rule(reduce_groups(seen, codes, **settings), licence=SUMS)
+def sum_groups_of_product(seen: Node, codes: Node, scheme: str, group: int, lead: int) -> Node:
+    """reduce_groups(matmul(a, b), codes)  ->  product_groups(a, b, codes), and of a product that is
+    transposed or converted meanwhile."""
+    return sums_in_place(seen, (codes,), scheme, group, lead)
 
 
-@quantized.rule(reduce_groups(turned, codes, **settings), licence=SUMS)
-def sum_groups_of_transposed_product(
-    a: Node, b: Node, codes: Node, scheme: str, group: int, lead: int
-) -> Node | None:
-    """The same of transpose(matmul(a, b))."""
-    return sums_of_turned(a, b, (codes,), scheme, group, lead)
-
-
-@quantized.rule(reduce_groups(matmul(a, b), codes, zero, **settings), licence=SUMS)
+@quantized.rule(reduce_groups(seen, codes, zero, **settings), licence=SUMS)
 def sum_affine_groups_of_product(
-    a: Node, b: Node, codes: Node, zero: Node, scheme: str, group: int, lead: int
-) -> Node | None:
+    seen: Node, codes: Node, zero: Node, scheme: str, group: int, lead: int
+) -> Node:
     """The same, with zero points."""
-    return sums_in_place(a, b, (codes, zero), scheme, group, lead)
+    return sums_in_place(seen, (codes, zero), scheme, group, lead)
 
 
-@quantized.rule(reduce_groups(turned, codes, zero, **settings), licence=SUMS)
-def sum_affine_groups_of_transposed_product(
-    a: Node, b: Node, codes: Node, zero: Node, scheme: str, group: int, lead: int
-) -> Node | None:
-    """The same of transpose(matmul(a, b)), with zero points."""
-    return sums_of_turned(a, b, (codes, zero), scheme, group, lead)
-
-
-def sums_of_turned(
-    a: Node, b: Node, weight: tuple[Node, ...], scheme: str, group: int, lead: int
-) -> Node | None:
-    is_matrix = a.type.rank == 2
-    return sums_in_place(swapped(b), swapped(a), weight, scheme, group, lead) if is_matrix else None
-
-
-def sums_in_place(
-    a: Node, b: Node, weight: tuple[Node, ...], scheme: str, group: int, lead: int
-) -> Node | None:
+def sums_in_place(seen: Node, weight: tuple[Node, ...], scheme: str, group: int, lead: int) -> Node:
     """Where groups lie along rows, sums without codes are those of b's columns, taken first."""
-    if a.type.rank != 2 or b.type.rank != 2 or a.type.dtype is not f32:
-        return None
+    a, b, through = product_of(seen)
     columns = weight[0].type.shape[-1]
-    if scheme == "ones" and isinstance(columns, int) and columns % group == 0:
+    is_along = isinstance(columns, int) and columns % group == 0
+    if scheme == "ones" and is_along and (a.type.dtype, *through) == (a.type.dtype.computing,):
         rows, groups = b.type.shape[0], columns // group
         sums = reduce_sum(reshape(b, (rows, groups, group)), [2])
         flat = (product((a.type.shape[0], groups)),)
         return reshape(matmul(a, sums), (a.type.shape[0], groups) if lead else flat)
-    return product_groups(a, b, *weight, scheme=scheme, group=group, lead=lead)
+    return product_groups(a, b, *weight, scheme=scheme, group=group, lead=lead, through=through)
+
+
+def product_of(seen: Node) -> tuple[Node, Node, tuple[DType, ...]]:
+    """The factors of a product, exchanged where it is transposed, and the dtypes it goes
+    through."""
+    through: tuple[DType, ...] = ()
+    is_turned = False
+    while not is_plain(seen):
+        if seen.op.converts:
+            through = (seen.type.dtype, *through)
+        is_turned ^= seen.op is transpose and seen.param("perm") == (1, 0)
+        seen = seen.inputs[0]
+    a, b = seen.inputs
+    return (swapped(b), swapped(a), through) if is_turned else (a, b, through)

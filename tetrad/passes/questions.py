@@ -6,7 +6,7 @@ work. `passes.fuse` decides which nodes share a kernel.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
 from tetrad.core.sizes import Shape
 from tetrad.graph.build import constant
@@ -164,3 +164,35 @@ def is_splat(node: Node) -> bool:
     if node.op.spreads:
         return is_splat(node.inputs[0])
     return node.op is constant and node.type.size == 1
+
+
+# -- what products compute as they read ------------------------------------------------------------
+
+
+def source_of(node: Node) -> Node:
+    """What its elements are those of."""
+    while passes_on(node):
+        node = node.inputs[0]
+    return node
+
+
+def passes_on(node: Node) -> bool:
+    """Does it give elements of its operand on as they are, or in another dtype?"""
+    return node.op is transpose or node.op.converts or (node.op.view and not reorders(node))
+
+
+def is_read_inline(
+    node: Node, users: Mapping[Node, Sequence[Node]], results: Container[Node]
+) -> bool:
+    """Is it an op that is computed as it is read, or a view of one, for products alone?"""
+    return source_of(node).op.inline and feeds_products(node, users, results)
+
+
+def feeds_products(
+    node: Node, users: Mapping[Node, Sequence[Node]], results: Container[Node]
+) -> bool:
+    """Is every reader a product, or a view or conversion that feeds products?"""
+    return node not in results and all(
+        holds(user.op.prologue, user) or (passes_on(user) and feeds_products(user, users, results))
+        for user in users[node]
+    )

@@ -18,14 +18,18 @@ from tetrad.tracing.context import current_trace
 def run_graph(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     traced = next((a for a in arrays if isinstance(a, TracedArray)), None)
     trace = trace_of(traced) if traced is not None else current_trace()
-    if trace is None or (
-        traced is None and all(kind.is_static for node in graph.nodes() for kind in node.types)
-    ):
-        # (a size that is a Dim has no number here, even where all values are known)
+    if trace is None or (traced is None and is_known_now(graph)):
         return evaluated(graph, arrays)
     return [
         TracedArray.of(node, trace) for node in spliced(graph, [node_of(a, trace) for a in arrays])
     ]
+
+
+def is_known_now(graph: Graph) -> bool:
+    """Is it computed while tracing, if all its inputs are known? Not where a size is a Dim, which
+    has no number yet, nor what products compute as they read it, which needs no memory later."""
+    nodes = graph.nodes()
+    return all(k.is_static for n in nodes for k in n.types) and not any(n.op.inline for n in nodes)
 
 
 def evaluated(graph: Graph, arrays: Sequence[Array]) -> list[Array]:

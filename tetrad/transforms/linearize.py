@@ -140,7 +140,8 @@ def sources_of(node: Node, at_hand: set[Node], budget: int) -> list[Node]:
     op = node.op
     if op in MOVES:
         return sources_of(node.inputs[0], at_hand, budget)
-    if op.kind == "elementwise" and op.cost <= budget:
+    # what products compute as they read it is never kept
+    if op.inline or (op.kind == "elementwise" and op.cost <= budget):
         deeper = [s for i in node.inputs for s in sources_of(i, at_hand, budget - op.cost)]
         if all(s in at_hand or is_smaller(s, node) for s in deeper):
             return deeper

@@ -165,6 +165,51 @@ def test_sums_over_groups(scheme: str, lead: int) -> None:
         same(on_evaluator(of_product, [a, b, codes, *used])[0], found.view)
 
 
+@pytest.mark.parametrize("scheme", ["int4", "nf4", "ones"])
+@pytest.mark.parametrize(
+    ("dtype", "through"),
+    [
+        (td.float16, (td.float32,)),
+        (td.bfloat16, (td.float32,)),
+        (td.float64, ()),
+        (td.float64, (td.float32,)),
+        (td.float32, (td.float16, td.float32)),
+        (td.float64, (td.bfloat16, td.float32)),
+    ],
+)
+def test_sums_over_groups_of_a_product_that_is_rounded(
+    dtype: Any, through: tuple[Any, ...], scheme: str
+) -> None:
+    """Products of few integers are exact in any order, so the roundings after them are seen to the
+    bit."""
+    for shape, group in (((6, 8), 4), ((3, 7), 5), ((5, 64), 32)):
+        rng = np.random.default_rng(0)
+        a = td.asarray(rng.integers(-99, 99, (shape[0], 3)).astype(np.float32)).astype(dtype)
+        b = td.asarray(rng.integers(-99, 99, (3, shape[1])).astype(np.float32)).astype(dtype)
+        codes = td.asarray(rng.integers(0, 16, shape).astype(np.uint8)).astype(td.uint4)
+        groups = -(-shape[0] * shape[1] // group)
+        zero = [td.asarray(rng.integers(0, 16, groups)).astype((dtype, *through)[-1])]
+
+        def apart(a: td.Array, b: td.Array, *rest: td.Array, group: int = group) -> td.Array:
+            whole = a @ b
+            for kind in through:
+                whole = whole.astype(kind)
+            settings = {"scheme": scheme, "group": group, "lead": 0}
+            return reduce_groups(whole, *rest, **settings)  # type: ignore[no-any-return]
+
+        def together(a: td.Array, b: td.Array, *rest: td.Array, group: int = group) -> td.Array:
+            settings = {"scheme": scheme, "group": group, "lead": 0, "through": through}
+            return product_groups(a, b, *rest, **settings)  # type: ignore[no-any-return]
+
+        operands = [a, b, codes, *(zero if scheme == "int4" else [])]
+        found, want = td.jit(together)(*operands), apart(*operands)
+        assert found.dtype is (dtype, *through)[-1]
+        near = {"rtol": 1e-5, "atol": 1e-2} if scheme == "nf4" else {"rtol": 0, "atol": 0}
+        np.testing.assert_allclose(np.asarray(found), np.asarray(want), **near)
+        same(np.asarray(together(*operands)), np.asarray(want))
+        same(on_evaluator(together, operands)[0], found.view)
+
+
 def test_operands_that_do_not_belong_together() -> None:
     codes, scale = td.zeros((2, 8), dtype=td.uint4), td.ones((4,))
     for wrong in (td.ones((3,)), td.ones((3, 1)), td.ones(())):

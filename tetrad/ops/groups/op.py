@@ -330,21 +330,24 @@ def reduce_groups_batch(batched: Batched, *operands: Node, lead: int, **params: 
 
 
 def product_groups_type(
-    a: ArrayType, b: ArrayType, *weight: ArrayType, scheme: str, group: int, lead: int
-) -> ArrayType:
+    a: ArrayType, b: ArrayType, *weight: ArrayType, scheme: str, group: int, lead: int,
+    through: tuple[DType, ...] = (),
+) -> ArrayType:  # fmt: skip
     if a.rank != 2 or b.rank != 2 or a.shape[1] != b.shape[0] or a.dtype is not b.dtype:
         raise ShapeError(f"product_groups: takes matrices, got {a} and {b}")
-    product_type = ArrayType(a.dtype, (a.shape[0], b.shape[1]))
+    check_dtype("product_groups", a.dtype, FLOATS)
+    product_type = ArrayType((a.dtype, *through)[-1], (a.shape[0], b.shape[1]))
     return reduce_groups_type(product_type, *weight, scheme=scheme, group=group, lead=lead)
 
 
 @op(type=product_groups_type, kind="special", typed=True, may_fail=False, public=False)
-@ieee
 def product_groups(
-    a: Array, b: Array, codes: Array, *zero: Array, scheme: str, group: int, lead: int, types: Types
-) -> Array:
+    a: Array, b: Array, codes: Array, *zero: Array, scheme: str, group: int, lead: int,
+    through: tuple[DType, ...] = (), types: Types,
+) -> Array:  # fmt: skip
     """reduce_groups(a b, ...), whose matrix exists only in registers: what a product with a weight
-    in groups gives back to its factors. Each element of a b is one fma chain.
+    in groups gives back to its factors. Each element of a b is one fma chain, of halves in f32; it
+    is rounded to its dtype, then to those it goes `through`, the last that of the sums.
 
     >>> import tetrad as td
     >>> codes = td.asarray([[9, 7], [8, 15]], dtype=td.uint4)
@@ -352,7 +355,10 @@ def product_groups(
     >>> product_groups(a, b, codes, scheme="int4", group=2, lead=0)
     Array([-2., 42.], float32)
     """
-    whole = (a.astype(np.float64) @ b.astype(np.float64)).astype(a.dtype)
+    with np.errstate(all="ignore"):
+        whole: Array = (a.astype(np.float64) @ b.astype(np.float64)).astype(a.dtype)
+    for dtype in through:
+        whole = cast_op.reference(whole, dtype=dtype)
     settings = {"scheme": scheme, "group": group, "lead": lead}
     return np.asarray(reduce_groups.reference(whole, codes, *zero, **settings, types=types[2:]))
 
