@@ -397,12 +397,53 @@ def test_rows_in_8_bits_take_integer_zero_points_and_other_floats() -> None:
     x, w, scale, zero, b = generated(32, 5, 8, 3)
     layer = td.jit(lambda *each: grouped(*each, group_size=8, activations="int8"))
     same(layer(x, w, scale, zero, b), np.asarray(layer(x, w, scale, zero.astype(np.float32), b)))
-    assert layer(x.astype(np.float64), w, scale, zero, b).dtype is td.float64
+    for call in (lambda x: layer(x, w, scale, zero, b), lambda x: linear(x, w, activations="int8")):
+        with pytest.raises(UnsupportedError, match="float64 is not rounded to 8 bits"):
+            call(x.astype(np.float64))
     half = [a.astype(np.float16) for a in (x, scale, b)]
     assert layer(half[0], w, half[1], zero, half[2]).dtype is td.float16
     bad = x.copy()
     bad[9] = np.nan
     assert np.isnan(np.asarray(layer(bad, w, scale, zero, b))).all()
+
+
+@pytest.mark.parametrize("size", [8, 16, 100])
+@pytest.mark.parametrize("wrapped", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_derivatives_of_rows_in_8_bits_are_those_without_rounding(
+    size: int, wrapped: Callable[..., Any]
+) -> None:
+    x, w, scale, zero, b = drawn(48, 5, size, (3,))
+    weight = np.random.default_rng(1).standard_normal((3, 5)).astype(np.float32)
+
+    def of_layers(activations: str | None) -> Callable[..., Any]:
+        def loss(x: Any, scale: Any, zero: Any, b: Any) -> td.Array:
+            found = grouped(x, w, scale, zero, b, group_size=size, activations=activations)
+            return td.sum((found + linear(x, w, b, activations=activations)) * weight)
+
+        return loss
+
+    for derivative in (td.grad, td.hessian):
+        args = (x[:1], scale, zero, b) if derivative is td.hessian else (x, scale, zero, b)
+        found, want = (
+            wrapped(derivative(of_layers(a), argnums=(0, 1, 2, 3)))(*args) for a in ("int8", None)
+        )
+        for got, exact in zip(td.tree.leaves(found), td.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(np.asarray(got), np.asarray(exact), rtol=1e-5, atol=1e-5)
+    change = td.jvp(of_layers("int8"), (x, scale, zero, b), (x, scale, zero, b))[1]
+    want = td.jvp(of_layers(None), (x, scale, zero, b), (x, scale, zero, b))[1]
+    np.testing.assert_allclose(float(change), float(want), rtol=1e-4)
+
+
+@pytest.mark.parametrize("activations", [None, "int8"])
+def test_a_batch_of_nothing(activations: str | None) -> None:
+    x = np.ones((0, 16), np.float32)
+    for call in (
+        lambda x: linear(x, W, B, activations=activations),
+        lambda x: grouped(x, W, SCALE, ZERO, B, group_size=8, activations=activations),
+    ):
+        for run in (call, td.jit(call), td.vmap(call)):
+            assert run(x).shape == (0, 3)
+        assert td.grad(lambda x, call=call: td.sum(call(x)))(x).shape == x.shape
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -491,5 +532,3 @@ def test_integers_have_no_derivative() -> None:
         td.grad(lambda w: td.sum(linear(X, w, B)))(W)
     with pytest.raises(DtypeError, match="only floats have derivatives"):
         td.grad(lambda z: td.sum(grouped(X, W, SCALE, z, B, group_size=8)))(ZERO)
-    with pytest.raises(UnsupportedError, match="codes of 8 bits do not change smoothly"):
-        td.grad(lambda x: td.sum(linear(x, W, B, activations="int8")))(X)
