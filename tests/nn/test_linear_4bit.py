@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.core.errors import DtypeError, SettingError, ShapeError, TraceError, UnsupportedError
+from tetrad.core.errors import (
+    DtypeError,
+    SettingError,
+    ShapeError,
+    TetradError,
+    TraceError,
+    UnsupportedError,
+)
+from tetrad.kernel.library.linear_4bit import QuantizedLinear4BitSpec, affine_grouped
+from tetrad.kernel.library.quantized_type import PerGroup, PerTensor, QuantizedType
 
 linear, grouped = td.nn.linear_4bit, td.nn.linear_4bit_affine_grouped
 OUTPUTS, SIZES, SEEDS = (1, 2, 3, 5, 8, 13, 21, 32), (1, 2, 4, 8, 16, 32), 48
@@ -532,3 +541,59 @@ def test_integers_have_no_derivative() -> None:
         td.grad(lambda w: td.sum(linear(X, w, B)))(W)
     with pytest.raises(DtypeError, match="only floats have derivatives"):
         td.grad(lambda z: td.sum(grouped(X, W, SCALE, z, B, group_size=8)))(ZERO)
+
+
+# -- typed -----------------------------------------------------------------------------------------
+
+
+TYPED = [
+    (QuantizedType("i4", PerTensor(), PerGroup(8)), (8, 2), "expected weights of type quantized<"),
+    (QuantizedType("i4", PerGroup(8)), (0, 2), r"zp:absent>"),
+    ("int4", (8, 2), "got int4"),
+    (QuantizedType("i8", PerGroup(8), PerGroup(16)), (8, 2), "storage I4 or U4, got i8"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(16)), (0, 2), "group sizes to match, got 8 .* 16"),
+    (QuantizedType("u4", PerGroup(0), PerGroup(0)), (0, 2), "group_size > 0"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (0, 0), "in_dim=0, so the reduction is empty"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (7, 0), "out_dim=0, so the output is empty"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (7, 2), "in_dim=7 is not divisible by 8"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (1 << 20, 1 << 15), "words.*overflows u32"),
+    (QuantizedType("u4", PerGroup(1), PerGroup(1)), (1 << 20, 1 << 13), "scales.*overflows u32"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (8, 3), "the operands are of 16 and 3"),
+]
+
+
+@pytest.mark.parametrize(("type", "sizes", "text"), TYPED)
+def test_the_type_of_a_weight_is_checked_first(type: Any, sizes: Any, text: str) -> None:
+    spec = QuantizedLinear4BitSpec(*sizes, type)
+    with pytest.raises(TetradError, match=rf"^Fix: linear_4bit_affine_grouped_typed: .*{text}"):
+        td.nn.linear_4bit_affine_grouped_typed(spec, X, W, SCALE, ZERO, B)
+
+
+@pytest.mark.parametrize("storage", ["i4", "u4"])
+@pytest.mark.parametrize("activations", [None, "int8"])
+def test_a_typed_layer_is_the_layer(storage: str, activations: str | None) -> None:
+    spec = QuantizedLinear4BitSpec(16, 3, QuantizedType(storage, PerGroup(8), PerGroup(8)))
+    typed = td.nn.linear_4bit_affine_grouped_typed
+    layer = lambda *each: typed(spec, *each, activations=activations)  # noqa: E731
+    want = np.asarray(grouped(X, W, SCALE, ZERO, B, group_size=8, activations=activations))
+    for run in (layer, td.jit(layer)):
+        same(run(X, W, SCALE, ZERO, B), want)
+        same(run(X, W.ravel(), SCALE.ravel(), ZERO.ravel(), B), want)
+    with pytest.raises(DtypeError, match="expected a QuantizedLinear4BitSpec, got a tuple"):
+        typed((16, 3), X, W, SCALE, ZERO, B)
+
+
+@pytest.mark.parametrize("inputs", [8, 10, 16, 18, 24, 32, 64, 128])
+def test_the_sweep_of_typed_layers(inputs: int) -> None:
+    for outputs, size in itertools.product((1, 2, 3, 7, 16, 31), (1, 2, 4, 8, 16, 32)):
+        spec, groups = affine_grouped(inputs, outputs, size), -(-inputs // size)
+        args = (
+            td.Spec((inputs,)), td.Spec((inputs // 8, outputs), td.uint32),
+            *(td.Spec((groups, outputs)),) * 2, td.Spec((outputs,)),
+        )  # fmt: skip
+        layer = lambda *each, spec=spec: td.nn.linear_4bit_affine_grouped_typed(spec, *each)  # noqa: E731
+        if inputs % 8:
+            with pytest.raises(ShapeError, match="divisible by 8"):
+                td.eval_shape(layer, *args)
+        else:
+            assert td.eval_shape(layer, *args).shape == (outputs,)
