@@ -271,3 +271,115 @@ def test_products_of_the_public_function() -> None:
         td.quant.matmul(td.ones((2, 63)), q)
     with pytest.raises(td.errors.UnsupportedError, match="activations 'int4'"):
         td.quant.matmul(td.ones((2, 64)), q, activations="int4")
+
+
+def test_factors_keep_leading_axes_of_the_codes() -> None:
+    x, y = random((6, 32)), random((4, 32), 1)
+    for group in (100, 64, 32, 16, 5):
+        stacked = td.vmap(lambda x, group=group: td.quant.quantize(x, "int4", group=group))(x)
+        same = td.quant.from_parts(*stacked.parts, group=group)
+        want = np.asarray(stacked.dequantize())
+        assert same.scale.shape == stacked.scale.shape and same.scale.ndim == 2
+        np.testing.assert_array_equal(np.asarray(same.dequantize()), want)
+        for activations, most in ((None, 1e-5), ("int8", 0.2)):
+            for run in (lambda f: f, td.jit):
+                found = run(lambda q, a=activations: td.quant.matmul(y, q, activations=a))(same)
+                assert np.abs(np.asarray(found) - y @ want.T).max() < most
+        if 32 % group:
+            with pytest.raises(td.errors.ShapeError, match=r"begins its groups anew at each"):
+                stacked.to_bytes()
+        else:
+            back = td.quant.from_bytes(stacked.to_bytes(), "int4", shape=(6, 32), group=group)
+            np.testing.assert_array_equal(np.asarray(back.dequantize()), want)
+
+
+def test_factors_of_another_shape_are_refused() -> None:
+    codes = td.zeros((4, 6), dtype=td.uint4)
+    assert td.quant.from_parts(codes, td.ones((4, 2)), group=3).scale.shape == (4, 2)
+    for shape in ((2, 4), (8, 1), (4, 2, 1), (4, 6, 1, 1), (1, 8)):
+        with pytest.raises(td.errors.ShapeError, match=r"do not belong to codes uint4\[4,6\]"):
+            td.quant.from_parts(codes, td.ones(shape), group=3)
+    with pytest.raises(td.errors.ShapeError, match=r"zeros f32\[8\] beside scales f32\[4,2\]"):
+        td.quant.from_parts(codes, td.ones((4, 2)), td.ones(8), group=3)
+    with pytest.raises(td.errors.DtypeError, match="scales are real numbers"):
+        td.quant.from_parts(codes, [1j] * 8, group=3)
+
+
+def test_codes_of_one_and_of_two_in_a_byte() -> None:
+    """Integers in the shape of the codes are one each; bytes of the packed length are two."""
+    want = [[1, 2, 15], [0, 7, 8]]
+    wide = np.array(want)
+    packed = np.frombuffer(CODES.to_bytes(), np.uint8)
+    for codes in (wide, wide.astype(np.uint8), wide.T.copy().T, want, td.asarray(wide), CODES):
+        for shape in ({"shape": (2, 3)}, {}):
+            if shape or getattr(codes, "dtype", None) not in (np.uint8, td.uint8):
+                assert td.quant.from_parts(codes, [1.0], group=6, **shape).codes.tolist() == want
+    spread = np.repeat(packed, 2)[::2]
+    for codes in (packed, td.asarray(packed), packed.tobytes(), bytearray(packed), spread,
+                  memoryview(packed), packed.reshape(3, 1), np.append(packed, packed)):  # fmt: skip
+        found = td.quant.from_parts(codes, [1.0], group=6, shape=(2, 3)).codes
+        assert found.tolist() == want
+
+
+@pytest.mark.parametrize(
+    ("codes", "error", "text"),
+    [
+        (np.full((2, 3), 16), "DtypeError", "codes are from 0 to 15, got 16"),
+        (np.full((2, 3), 17, np.uint8), "DtypeError", "codes are from 0 to 15, got 17"),
+        ([[-1] * 3] * 2, "DtypeError", "codes are from 0 to 15, got -1"),
+        (np.ones(6), "ShapeError", "not of shape"),
+        (np.ones((2, 3)), "DtypeError", "codes are uint4 or bytes, got f64"),
+        (np.ones((2, 2), np.uint8), "ShapeError", "not of shape"),
+        (np.ones(3, np.int64), "ShapeError", "not of shape"),
+        (np.ones(2, np.uint8), "ShapeError", "packed input too small: expected 3, actual 2"),
+        (memoryview(np.ones(3, np.int64)), "DtypeError", "expected bytes, got elements of format"),
+        (None, "DtypeError", "expected bytes, got a NoneType"),
+    ],
+    ids=str,
+)
+def test_what_no_codes_are(codes: Any, error: str, text: str) -> None:
+    with pytest.raises(getattr(td.errors, error), match=text):
+        td.quant.from_parts(codes, [1.0], group=6, shape=(2, 3))
+    with pytest.raises(td.errors.DtypeError, match="got i32"):
+        td.jit(lambda c: td.quant.from_parts(c, [1.0], group=6).dequantize())(np.ones((2, 3), "i4"))
+
+
+def test_shapes_that_cannot_be() -> None:
+    q = quantized((4, 16), group=8)
+    for shape, text in (((-4, -16), "negative size"), ((4.0, 16), "holds ints"), (None, "ints")):
+        with pytest.raises(td.errors.ShapeError, match=text):
+            td.quant.from_bytes(q.to_bytes(), "int4", shape=shape, group=8)  # type: ignore[arg-type]
+        with pytest.raises(td.errors.ShapeError, match=text):
+            td.quant.from_bytes(bytes(18), "q4_0", shape=shape)  # type: ignore[arg-type]
+        if shape is not None:
+            with pytest.raises(td.errors.ShapeError, match=text):
+                td.quant.from_parts(bytes(32), q.scale, group=8, shape=shape)  # type: ignore[arg-type]
+    flat = td.quant.from_bytes(q.to_bytes(), "int4", shape=64, group=np.int64(8))  # type: ignore[arg-type]
+    assert flat.shape == (64,)
+    for wrong in (np.zeros(12, np.int64), [1, 2]):
+        with pytest.raises(td.errors.DtypeError, match="from_bytes: expected bytes"):
+            td.quant.from_bytes(wrong, "int4", shape=(4, 16), group=8)
+    x = td.quant.quantize(random((9,)), "int4", group=4, zero_point="float")
+    back = td.quant.from_bytes(x.to_bytes(), "int4", shape=(9,), group=4, zero_point="float")
+    assert back.dequantize().tolist() == x.dequantize().tolist()
+
+
+def test_settings_of_the_class_are_checked() -> None:
+    q = quantized((4, 16), group=8)
+    make = td.quant.GroupQuantized
+    with pytest.raises(td.errors.UnsupportedError, match="unknown scheme 'int9'"):
+        make(q.codes, q.scale, q.zero_point, "int9", 8, td.float32)
+    with pytest.raises(td.errors.ShapeError, match="group_size must be non-zero"):
+        make(q.codes, q.scale, q.zero_point, "int4", 0, td.float32)
+    same = make(*q.parts, "int4", np.int64(8), "float32")
+    assert repr(same) == repr(q) and same.dequantize().tolist() == q.dequantize().tolist()
+
+
+@pytest.mark.parametrize("inputs", [20, 32, 128])
+@pytest.mark.parametrize("activations", [None, "int8"])
+def test_products_of_a_batch_of_nothing(inputs: int, activations: str | None) -> None:
+    q = td.quant.quantize(random((6, inputs)), "int4", group=inputs // 4)
+    call = lambda x: td.quant.matmul(x, q, activations=activations)  # noqa: E731
+    for run in (call, td.jit(call)):
+        assert run(np.ones((0, inputs), np.float32)).shape == (0, 6)
+        assert run(np.ones((2, 0, inputs), np.float32)).shape == (2, 0, 6)

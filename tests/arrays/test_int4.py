@@ -3,6 +3,8 @@ eager and compiled, derivatives, batches, and errors before any kernel runs."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -522,6 +524,42 @@ def test_words_have_no_derivative() -> None:
     assert not np.asarray(zeros).any()
 
 
-def test_rows_in_8_bits_have_no_derivative() -> None:
-    with pytest.raises(UnsupportedError, match="codes of 8 bits do not change smoothly"):
-        td.grad(lambda x: td.sum(int4.matvec(W, x, SCALES, activations="int8")))(X)
+@pytest.mark.parametrize("wrapped", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_derivatives_of_rows_in_8_bits_are_those_without_rounding(wrapped: Any) -> None:
+    rng = np.random.default_rng(3)
+    w = rng.integers(0, 1 << 32, (2, 18, 6), dtype=np.uint32)
+    x, scales = (rng.standard_normal((2, n)).astype(np.float32) for n in (45, 18))
+    kept = rng.standard_normal((2, 18)).astype(np.float32)
+
+    def loss(activations: str | None) -> Any:
+        def summed(x: Any, scales: Any) -> td.Array:
+            one = lambda *each: int4.matvec(*each, activations=activations)  # noqa: E731
+            return td.sum(td.vmap(one)(w, x, scales) * kept)
+
+        return summed
+
+    for by in (0, 1):
+        found, want = (
+            np.asarray(wrapped(td.grad(loss(a), argnums=by))(x, scales)) for a in ("int8", None)
+        )
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-4)
+    moved = [td.jvp(loss(a), (x, scales), (x, x[:, :18]))[1] for a in ("int8", None)]
+    np.testing.assert_allclose(float(moved[0]), float(moved[1]), rtol=1e-5)
+
+
+def test_rows_in_8_bits_take_no_f64() -> None:
+    for f in (int4.matvec, int4.batched_matvec):
+        with pytest.raises(UnsupportedError, match="float64 is not rounded to 8 bits"):
+            f(W, np.full((2, 9), 1e300), SCALES, activations="int8")
+
+
+@pytest.mark.parametrize("activations", [None, "int8"])
+def test_a_batch_of_nothing(activations: str | None) -> None:
+    assert int4.pack(np.zeros((0, 9), np.int8)).shape == (0, 2)
+    assert int4.pack(np.zeros((2, 0), np.int8)).shape == (2, 0)
+    assert int4.unpack(np.zeros((0, 2), np.uint32), 9).shape == (0, 9)
+    call = lambda x: int4.matvec(W, x, SCALES, activations=activations)  # noqa: E731
+    for run in (call, td.jit(call), td.vmap(call)):
+        assert run(np.ones((0, 9), np.float32)).shape == (0, 3)
+    none = int4.matvec(W[:, :0], np.ones((2, 0), np.float32), SCALES, activations=activations)
+    same(none, np.zeros((2, 3), np.float32))

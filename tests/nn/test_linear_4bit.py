@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.core.errors import DtypeError, SettingError, ShapeError, TraceError, UnsupportedError
+from tetrad.core.errors import (
+    DtypeError,
+    SettingError,
+    ShapeError,
+    TetradError,
+    TraceError,
+    UnsupportedError,
+)
+from tetrad.kernel.library.linear_4bit import QuantizedLinear4BitSpec, affine_grouped
+from tetrad.kernel.library.quantized_type import PerGroup, PerTensor, QuantizedType
 
 linear, grouped = td.nn.linear_4bit, td.nn.linear_4bit_affine_grouped
 OUTPUTS, SIZES, SEEDS = (1, 2, 3, 5, 8, 13, 21, 32), (1, 2, 4, 8, 16, 32), 48
@@ -397,12 +406,53 @@ def test_rows_in_8_bits_take_integer_zero_points_and_other_floats() -> None:
     x, w, scale, zero, b = generated(32, 5, 8, 3)
     layer = td.jit(lambda *each: grouped(*each, group_size=8, activations="int8"))
     same(layer(x, w, scale, zero, b), np.asarray(layer(x, w, scale, zero.astype(np.float32), b)))
-    assert layer(x.astype(np.float64), w, scale, zero, b).dtype is td.float64
+    for call in (lambda x: layer(x, w, scale, zero, b), lambda x: linear(x, w, activations="int8")):
+        with pytest.raises(UnsupportedError, match="float64 is not rounded to 8 bits"):
+            call(x.astype(np.float64))
     half = [a.astype(np.float16) for a in (x, scale, b)]
     assert layer(half[0], w, half[1], zero, half[2]).dtype is td.float16
     bad = x.copy()
     bad[9] = np.nan
     assert np.isnan(np.asarray(layer(bad, w, scale, zero, b))).all()
+
+
+@pytest.mark.parametrize("size", [8, 16, 100])
+@pytest.mark.parametrize("wrapped", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_derivatives_of_rows_in_8_bits_are_those_without_rounding(
+    size: int, wrapped: Callable[..., Any]
+) -> None:
+    x, w, scale, zero, b = drawn(48, 5, size, (3,))
+    weight = np.random.default_rng(1).standard_normal((3, 5)).astype(np.float32)
+
+    def of_layers(activations: str | None) -> Callable[..., Any]:
+        def loss(x: Any, scale: Any, zero: Any, b: Any) -> td.Array:
+            found = grouped(x, w, scale, zero, b, group_size=size, activations=activations)
+            return td.sum((found + linear(x, w, b, activations=activations)) * weight)
+
+        return loss
+
+    for derivative in (td.grad, td.hessian):
+        args = (x[:1], scale, zero, b) if derivative is td.hessian else (x, scale, zero, b)
+        found, want = (
+            wrapped(derivative(of_layers(a), argnums=(0, 1, 2, 3)))(*args) for a in ("int8", None)
+        )
+        for got, exact in zip(td.tree.leaves(found), td.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(np.asarray(got), np.asarray(exact), rtol=1e-5, atol=1e-5)
+    change = td.jvp(of_layers("int8"), (x, scale, zero, b), (x, scale, zero, b))[1]
+    want = td.jvp(of_layers(None), (x, scale, zero, b), (x, scale, zero, b))[1]
+    np.testing.assert_allclose(float(change), float(want), rtol=1e-4)
+
+
+@pytest.mark.parametrize("activations", [None, "int8"])
+def test_a_batch_of_nothing(activations: str | None) -> None:
+    x = np.ones((0, 16), np.float32)
+    for call in (
+        lambda x: linear(x, W, B, activations=activations),
+        lambda x: grouped(x, W, SCALE, ZERO, B, group_size=8, activations=activations),
+    ):
+        for run in (call, td.jit(call), td.vmap(call)):
+            assert run(x).shape == (0, 3)
+        assert td.grad(lambda x, call=call: td.sum(call(x)))(x).shape == x.shape
 
 
 # -- errors ----------------------------------------------------------------------------------------
@@ -491,5 +541,59 @@ def test_integers_have_no_derivative() -> None:
         td.grad(lambda w: td.sum(linear(X, w, B)))(W)
     with pytest.raises(DtypeError, match="only floats have derivatives"):
         td.grad(lambda z: td.sum(grouped(X, W, SCALE, z, B, group_size=8)))(ZERO)
-    with pytest.raises(UnsupportedError, match="codes of 8 bits do not change smoothly"):
-        td.grad(lambda x: td.sum(linear(x, W, B, activations="int8")))(X)
+
+
+# -- typed -----------------------------------------------------------------------------------------
+
+
+TYPED = [
+    (QuantizedType("i4", PerTensor(), PerGroup(8)), (8, 2), "expected weights of type quantized<"),
+    (QuantizedType("i4", PerGroup(8)), (0, 2), r"zp:absent>"),
+    ("int4", (8, 2), "got int4"),
+    (QuantizedType("i8", PerGroup(8), PerGroup(16)), (8, 2), "storage I4 or U4, got i8"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(16)), (0, 2), "group sizes to match, got 8 .* 16"),
+    (QuantizedType("u4", PerGroup(0), PerGroup(0)), (0, 2), "group_size > 0"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (0, 0), "in_dim=0, so the reduction is empty"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (7, 0), "out_dim=0, so the output is empty"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (7, 2), "in_dim=7 is not divisible by 8"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (1 << 20, 1 << 15), "words.*overflows u32"),
+    (QuantizedType("u4", PerGroup(1), PerGroup(1)), (1 << 20, 1 << 13), "scales.*overflows u32"),
+    (QuantizedType("u4", PerGroup(8), PerGroup(8)), (8, 3), "the operands are of 16 and 3"),
+]
+
+
+@pytest.mark.parametrize(("type", "sizes", "text"), TYPED)
+def test_the_type_of_a_weight_is_checked_first(type: Any, sizes: Any, text: str) -> None:
+    spec = QuantizedLinear4BitSpec(*sizes, type)
+    with pytest.raises(TetradError, match=rf"^Fix: linear_4bit_affine_grouped_typed: .*{text}"):
+        td.nn.linear_4bit_affine_grouped_typed(spec, X, W, SCALE, ZERO, B)
+
+
+@pytest.mark.parametrize("storage", ["i4", "u4"])
+@pytest.mark.parametrize("activations", [None, "int8"])
+def test_a_typed_layer_is_the_layer(storage: str, activations: str | None) -> None:
+    spec = QuantizedLinear4BitSpec(16, 3, QuantizedType(storage, PerGroup(8), PerGroup(8)))
+    typed = td.nn.linear_4bit_affine_grouped_typed
+    layer = lambda *each: typed(spec, *each, activations=activations)  # noqa: E731
+    want = np.asarray(grouped(X, W, SCALE, ZERO, B, group_size=8, activations=activations))
+    for run in (layer, td.jit(layer)):
+        same(run(X, W, SCALE, ZERO, B), want)
+        same(run(X, W.ravel(), SCALE.ravel(), ZERO.ravel(), B), want)
+    with pytest.raises(DtypeError, match="expected a QuantizedLinear4BitSpec, got a tuple"):
+        typed((16, 3), X, W, SCALE, ZERO, B)
+
+
+@pytest.mark.parametrize("inputs", [8, 10, 16, 18, 24, 32, 64, 128])
+def test_the_sweep_of_typed_layers(inputs: int) -> None:
+    for outputs, size in itertools.product((1, 2, 3, 7, 16, 31), (1, 2, 4, 8, 16, 32)):
+        spec, groups = affine_grouped(inputs, outputs, size), -(-inputs // size)
+        args = (
+            td.Spec((inputs,)), td.Spec((inputs // 8, outputs), td.uint32),
+            *(td.Spec((groups, outputs)),) * 2, td.Spec((outputs,)),
+        )  # fmt: skip
+        layer = lambda *each, spec=spec: td.nn.linear_4bit_affine_grouped_typed(spec, *each)  # noqa: E731
+        if inputs % 8:
+            with pytest.raises(ShapeError, match="divisible by 8"):
+                td.eval_shape(layer, *args)
+        else:
+            assert td.eval_shape(layer, *args).shape == (outputs,)

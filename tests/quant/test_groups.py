@@ -141,7 +141,8 @@ def test_a_group_of_nothing_is_refused_before_anything_else(name: str, shown: st
             td.quant.quantize(x, name, group=0)
     with pytest.raises(ValueError, match="group_size must be non-zero"):
         td.quant.from_parts(b"", [], scheme=name, group=0, shape=(0,))
-    for wrong in (-3, 2.5, True):
+    assert td.quant.quantize(np.zeros(4, np.float32), name, group=np.int64(2)).group == 2
+    for wrong in (-3, 2.5, True, np.True_, np.array([2])):
         with pytest.raises(ValueError, match=f"^Fix: {shown} group_size must be a positive int"):
             td.quant.quantize(np.zeros(4, np.float32), name, group=wrong)  # type: ignore[arg-type]
 
@@ -183,8 +184,16 @@ def test_settings_that_exclude_each_other() -> None:
         td.quant.quantize(x, "nf4", zero_point="integer")
     with pytest.raises(td.errors.UnsupportedError, match="q4_0 has no setting group"):
         td.quant.quantize(np.ones((1, 32), np.float32), "q4_0", group=32)
-    with pytest.raises(td.errors.UnsupportedError, match="unknown block format"):
+    with pytest.raises(td.errors.UnsupportedError, match="unknown format 'int5'"):
         td.quant.quantize(np.ones((1, 32), np.float32), "int5")
+    for name in ("int5", "INT4", None):
+        with pytest.raises(td.errors.UnsupportedError, match=r"known formats: .*, int4, nf4"):
+            td.quant.quantize(x, name, group=4)  # type: ignore[arg-type]
+    with pytest.raises(td.errors.UnsupportedError, match="int4 has no setting blocks"):
+        td.quant.from_bytes(bytes(4), "int4", shape=(8,), blocks=4)
+    for wrong in ("no", 0):
+        with pytest.raises(td.errors.SettingError, match="symmetric: expected True or False"):
+            td.quant.quantize(x, "int4", symmetric=wrong)  # type: ignore[arg-type]
     with pytest.raises(td.errors.UnsupportedError, match="nf4 has no zero points"):
         td.quant.from_parts(bytes(4), [1.0], [0.0], scheme="nf4", group=8, shape=(8,))
     with pytest.raises(td.errors.ShapeError, match="give the shape"):

@@ -17,9 +17,9 @@ import numpy as np
 from tetrad.arrays import functions
 from tetrad.arrays.creation import asarray
 from tetrad.core import lazy, tree
-from tetrad.core.dtypes import DType, as_dtype, f32, f64, u4
-from tetrad.core.errors import DtypeError, ShapeError, TetradError, UnsupportedError
-from tetrad.core.record import record
+from tetrad.core.dtypes import DType, as_dtype, f32, f64, u4, u8
+from tetrad.core.errors import DtypeError, SettingError, ShapeError, TetradError, UnsupportedError
+from tetrad.core.record import fields, record
 from tetrad.core.sizes import product
 from tetrad.core.types import ArrayType
 from tetrad.ops.groups.op import dequantize_groups, quantize_groups
@@ -27,8 +27,9 @@ from tetrad.ops.matmul.op import INT8_BLOCK, are_rows_of_groups
 from tetrad.ops.matmul.op import matmul as product_op
 from tetrad.ops.quantized.op import SCALE_OF_TOP, SMALLEST
 from tetrad.quant import groups as meaning
-from tetrad.tracing.array import Array, TracedArray, fail, located
-from tetrad.tracing.operands import common_dtype, convert, run, traced
+from tetrad.quant.groups import Numbers
+from tetrad.tracing.array import Array, TracedArray, fail, located, noun_of
+from tetrad.tracing.operands import check_shape, common_dtype, convert, run, traced
 
 GROUPED = ("int4", "nf4")
 GROUP = 64
@@ -58,6 +59,16 @@ class GroupQuantized:
     scheme: str  # "int4" or "nf4"
     group: int
     dtype: DType  # of the numbers
+
+    def __init__(
+        self, codes: Any, scale: Any, zero_point: Any, scheme: str, group: int, dtype: Any
+    ) -> None:
+        """Settings are checked; parts may be whatever trees hold."""
+        check_scheme("GroupQuantized", scheme)
+        size = guarded_call(meaning.check_settings, scheme, group, 0)
+        values = (codes, scale, zero_point, scheme, size, as_dtype(dtype))
+        for name, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, name, value)
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -104,6 +115,11 @@ class GroupQuantized:
     def to_bytes(self) -> bytes:
         """The codes, two in a byte, then the scales, then the zero points: what
         `td.quant.from_bytes` takes."""
+        lead = self.scale.ndim - 1
+        if prod(self.shape[:lead]) > 1 and prod(self.shape[lead:]) % self.group:
+            places = list(self.shape[:lead])
+            message = f"to_bytes: {self!r} begins its groups anew at each of {places}"
+            fail(ShapeError, message, "take the bytes of each, or keep codes, scale, zero_point")
         return b"".join(part.to_bytes() for part in self.parts)
 
     def __repr__(self) -> str:
@@ -116,6 +132,11 @@ tree.register(
     lambda q: ((q.codes, q.scale, q.zero_point), (q.scheme, q.group, q.dtype)),
     lambda data, children: GroupQuantized(*children, *data),
 )
+
+
+def check_scheme(name: str, scheme: Any) -> None:
+    if scheme not in GROUPED:
+        fail(UnsupportedError, f"{name}: unknown scheme {scheme!r}", "known: int4, nf4")
 
 
 def is_traced(*parts: Any) -> bool:
@@ -158,46 +179,39 @@ def quantize_in_groups(
         values = convert(values, f32)
     if not values.dtype.is_float:
         fail(DtypeError, f"quantize: {name} takes floats, got {values.type}", "convert with astype")
-    scheme, size = scheme_of(name, symmetric, zero_point), GROUP if group is None else group
+    scheme = scheme_of("quantize", name, symmetric, zero_point)
+    size: Any = GROUP if group is None else group
     count = values.size
     if not isinstance(count, int):
         fail(
             ShapeError, f"quantize: {values.type} has no size yet", "quantise arrays of known size"
         )
-    check(meaning.check_settings, scheme, size, count)
+    size = guarded_call(meaning.check_settings, scheme, size, count)
     has_zeros = meaning.has_zeros(scheme)
     run = encoded if is_traced(values) else compiled(encoded)
-    made = guarded_call(run, values, scheme, int(size), has_zeros)
+    made = guarded_call(run, values, scheme, size, has_zeros)
     return GroupQuantized(
-        made[0], made[1], made[2] if has_zeros else None, name, int(size), values.dtype
+        made[0], made[1], made[2] if has_zeros else None, name, size, values.dtype
     )
 
 
-def check(rule: Callable[..., None], *args: Any) -> None:
-    guarded_call(rule, *args)
-
-
-def scheme_of(name: str, symmetric: bool | None, zero_point: str | None) -> str:
+def scheme_of(by: str, name: str, symmetric: bool | None, zero_point: str | None) -> str:
     """What the settings mean; those that exclude each other are refused."""
+    if not isinstance(symmetric, bool | np.bool_ | None):
+        raise SettingError(f"{by}: symmetric", "True or False", symmetric)
     if name == "nf4":
         if zero_point is not None:
-            fail(UnsupportedError, "quantize: nf4 has no zero points", "leave zero_point out")
+            fail(UnsupportedError, f"{by}: nf4 has no zero points", "leave zero_point out")
         return "nf4"
     if symmetric:
         if zero_point is not None:
-            fail(
-                UnsupportedError,
-                "quantize: a symmetric int4 has no zero points",
-                "leave zero_point out, or symmetric=False",
-            )
+            hint = "leave zero_point out, or symmetric=False"
+            fail(UnsupportedError, f"{by}: a symmetric int4 has no zero points", hint)
         return "int4_symmetric"
     kind = "integer" if zero_point is None else zero_point
-    if kind not in ZERO_POINTS:
-        fail(
-            UnsupportedError,
-            f"quantize: zero_point {zero_point!r} is unknown",
-            f"known: {', '.join(ZERO_POINTS)}",
-        )
+    if not isinstance(kind, str) or kind not in ZERO_POINTS:
+        hint = f"known: {', '.join(ZERO_POINTS)}"
+        fail(UnsupportedError, f"{by}: zero_point {zero_point!r} is unknown", hint)
     return ZERO_POINTS[kind]
 
 
@@ -213,8 +227,10 @@ def from_parts(
 ) -> GroupQuantized:
     """A quantised array from its parts, which are checked.
 
-    codes       an array of uint4, or bytes with two codes each, and the `shape` of the numbers
-    scale       a number for each group, flat; what is too much is left out
+    codes       integers from 0 to 15 in the shape of the numbers; or bytes (uint8) with two codes
+                each, as many as the `shape` of the numbers takes
+    scale       a number for each group, flat; what is too much is left out. Or [..., groups], with
+                leading axes of the codes, below which groups begin anew
     zero_point  the same, or None: zero is the code 8
     dtype       of the numbers: that of the scales
 
@@ -223,64 +239,138 @@ def from_parts(
     Array([[14., -8.],
            [ 4.,  0.]], float32)
     """
-    if scheme not in GROUPED:
-        fail(UnsupportedError, f"from_parts: unknown scheme {scheme!r}", "known: int4, nf4")
+    check_scheme("from_parts", scheme)
     kind = scheme if scheme == "nf4" or zero_point is not None else "int4_symmetric"
     if scheme == "nf4" and zero_point is not None:
         fail(UnsupportedError, "from_parts: nf4 has no zero points", "leave zero_point out")
-    elements = prod(shape) if shape is not None else getattr(codes, "size", 0)
-    check(meaning.check_settings, kind, group, elements)
-    packed = packed_codes(codes, shape, kind)
-    count = meaning.group_count(prod(packed.shape), group)
-    factors = [factor_array(scale, kind, "scales", count)]
+    sizes = None if shape is None else known_shape("from_parts", shape)
+    elements = prod(sizes) if sizes is not None else getattr(codes, "size", 0)
+    size = guarded_call(meaning.check_settings, kind, group, elements)
+    packed = codes_of(codes, sizes, kind)
+    factors = factor_array(scale, kind, "scales", packed, size)
+    zeros = None
     if zero_point is not None:
-        factors.append(convert(factor_array(zero_point, kind, "zeros", count), factors[0].dtype))
-    wanted = factors[0].dtype if dtype is None else as_dtype(dtype)
-    return GroupQuantized(
-        packed, factors[0], factors[1] if len(factors) > 1 else None, scheme, int(group), wanted
-    )
+        zeros = convert(factor_array(zero_point, kind, "zeros", packed, size), factors.dtype)
+        if zeros.shape != factors.shape:
+            hint = "both flat, or both with the same leading axes of the codes"
+            fail(ShapeError, f"from_parts: zeros {zeros.type} beside scales {factors.type}", hint)
+    wanted = factors.dtype if dtype is None else as_dtype(dtype)
+    return GroupQuantized(packed, factors, zeros, scheme, size, wanted)
 
 
-def packed_codes(codes: Any, shape: Sequence[int] | None, kind: str) -> Array:
-    """An array of uint4 from one, or from bytes."""
-    if isinstance(codes, Array) and codes.dtype is u4:
-        if shape is not None and tuple(shape) != codes.shape:
-            fail(ShapeError, f"from_parts: codes {codes.type} are not of shape {list(shape)}")
-        return codes
-    raw = np.frombuffer(codes, np.uint8) if not isinstance(codes, Array) else codes.view
-    if raw.dtype != np.uint8:
-        fail(DtypeError, f"from_parts: codes are uint4 or bytes, got {raw.dtype}")
+def known_shape(name: str, shape: Any) -> tuple[int, ...]:
+    sizes = check_shape(name, shape)
+    for n in sizes:
+        if not isinstance(n, int):
+            fail(ShapeError, f"{name}: the shape must be known, got the size {n}")
+    return sizes  # type: ignore[return-value]
+
+
+def codes_of(codes: Any, shape: tuple[int, ...] | None, kind: str) -> Array:
+    """An array of uint4 from integers, or from bytes."""
+    given = raw_bytes("from_parts", codes) if has_no_shape(codes) else asarray(codes)
+    if isinstance(given, np.ndarray) or is_packed(given, shape):
+        return unpacked(np.asarray(given), shape, kind)
+    if shape is not None and given.shape != shape:
+        fail(ShapeError, f"from_parts: codes {given.type} are not of shape {list(shape)}")
+    if given.dtype is u4:
+        return given
+    if not given.dtype.is_integer or is_traced(given):
+        hint = "integers from 0 to 15, or two in a byte; .astype(td.uint4)"
+        fail(DtypeError, f"from_parts: codes are uint4 or bytes, got {given.type}", hint)
+    check_codes(np.asarray(given))
+    return convert(given, u4)
+
+
+def has_no_shape(codes: Any) -> bool:
+    """Is it memory, not an array?"""
+    is_array = isinstance(codes, Array | list | tuple) or hasattr(codes, "__array__")
+    return isinstance(codes, bytes | bytearray | memoryview) or not is_array
+
+
+def check_codes(codes: Numbers) -> None:
+    wrong = codes[(codes < 0) | (codes > meaning.LEVELS)]
+    if wrong.size:
+        hint = "add 8 to codes from -8 to 7; two codes in a byte come flat, with a shape"
+        fail(DtypeError, f"from_parts: codes are from 0 to 15, got {wrong[0]}", hint)
+
+
+def is_packed(codes: Array, shape: tuple[int, ...] | None) -> bool:
+    """Is each element two codes? Bytes in the shape of the codes are one each."""
+    if codes.dtype is not u8 or is_traced(codes):
+        return False
+    if shape is None:
+        return True
+    needed = meaning.packed_bytes(prod(shape))
+    is_long = codes.ndim == 1 and codes.shape != shape
+    return is_long or codes.size == needed
+
+
+def raw_bytes(name: str, buffer: Any) -> Numbers:
+    """The bytes of a buffer; other elements are refused, for they are not two codes each."""
+    given: Any = buffer.view if isinstance(buffer, Array) else buffer
+    try:
+        held = memoryview(given)
+    except TypeError:
+        fail(DtypeError, f"{name}: expected bytes, got {noun_of(buffer)}")
+    if held.itemsize != 1 or held.format not in ("B", "b", "c"):
+        fail(DtypeError, f"{name}: expected bytes, got elements of format {held.format!r}")
+    return np.frombuffer(held.tobytes(), np.uint8)
+
+
+def unpacked(raw: Numbers, shape: tuple[int, ...] | None, kind: str) -> Array:
     if shape is None:
         fail(ShapeError, "from_parts: bytes do not say how many codes they hold", "give the shape")
     needed = meaning.packed_bytes(prod(shape))
-    check(meaning.check_length, kind, "packed input", needed, raw.size)
-    return Array.from_bytes(
-        np.array(raw.reshape(-1)[:needed]), ArrayType(u4, tuple(int(n) for n in shape))
-    )
+    guarded_call(meaning.check_length, kind, "packed input", needed, raw.size)
+    return Array.from_bytes(np.array(raw.reshape(-1)[:needed]), ArrayType(u4, shape))
 
 
-def factor_array(given: Any, kind: str, part: str, count: int) -> Array:
+def factor_array(given: Any, kind: str, part: str, codes: Array, group: int) -> Array:
+    """Factors of the groups of the flat array, or of those below leading axes."""
     values = asarray(given)
+    if not values.dtype.is_float and not values.dtype.is_integer:
+        fail(DtypeError, f"from_parts: {part} are real numbers, got {values.type}")
     if values.dtype is not f64:
         values = convert(values, f32)
+    count = meaning.group_count(prod(codes.shape), group)
+    if values.ndim > 1:
+        return checked_lead(values, part, codes, group, count)
     flat = values.reshape(-1)
-    check(meaning.check_length, kind, part, count, flat.size)
+    guarded_call(meaning.check_length, kind, part, count, flat.size)
     return flat if flat.size == count else flat[:count]
+
+
+def checked_lead(values: Array, part: str, codes: Array, group: int, count: int) -> Array:
+    lead = min(values.ndim - 1, codes.ndim)
+    below = meaning.group_count(prod(codes.shape[lead:]), group)
+    wanted = (*codes.shape[:lead], below)
+    if values.shape != wanted:
+        fail(
+            ShapeError,
+            f"from_parts: {part} {values.type} do not belong to codes {codes.type} in groups of "
+            f"{group}",
+            f"flat, [{count}], or below leading axes of the codes, {list(wanted)}",
+        )
+    return values
 
 
 def from_packed(
     buffer: Any,
     name: str,
     shape: tuple[int, ...],
-    group: int = GROUP,
-    symmetric: bool = False,
+    *,
+    group: Any = None,
+    symmetric: bool | None = None,
+    zero_point: str | None = None,
     dtype: Any = None,
 ) -> GroupQuantized:
     """What `GroupQuantized.to_bytes` gave."""
     wanted = f32 if dtype is None else as_dtype(dtype)
-    kind = "nf4" if name == "nf4" else "int4_symmetric" if symmetric else "int4"
-    check(meaning.check_settings, kind, group, prod(shape))
-    raw = np.frombuffer(buffer, np.uint8)
+    kind = scheme_of("from_bytes", name, symmetric, zero_point)
+    group = GROUP if group is None else group
+    group = guarded_call(meaning.check_settings, kind, group, prod(shape))
+    raw = raw_bytes("from_bytes", buffer)
     each = meaning.group_count(prod(shape), group) * wanted.computing.nbytes
     codes = meaning.packed_bytes(prod(shape))
     expected = codes + each * (2 if meaning.has_zeros(kind) else 1)
@@ -364,9 +454,9 @@ def round_to_int8(x: Array) -> Array:
     rows, columns = x.shape
     missing = -columns % INT8_BLOCK
     padded = functions.pad(x, ((0, 0), (0, missing))) if missing else x
-    blocks = padded.reshape(rows, -1, INT8_BLOCK)
+    blocks = padded.reshape(rows, (columns + missing) // INT8_BLOCK, INT8_BLOCK)
     top = functions.max(abs(blocks), axis=-1, keepdims=True)
     inverse = functions.where(top < SMALLEST, 0.0, 127.0 / top)
     codes = functions.clip(functions.round(blocks * inverse), -127.0, 127.0)
-    rounded = (codes * (top * SCALE_OF_TOP)).reshape(rows, -1)[:, :columns]
+    rounded = (codes * (top * SCALE_OF_TOP)).reshape(rows, columns + missing)[:, :columns]
     return run("stop_gradient", rounded) + (x - run("stop_gradient", x))  # type: ignore[no-any-return]

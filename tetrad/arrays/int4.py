@@ -17,7 +17,7 @@ import numpy as np
 
 from tetrad.arrays import functions as td
 from tetrad.core.dtypes import DType, f32, f64, i8, i32, u32
-from tetrad.core.errors import DtypeError, SettingError, ShapeError
+from tetrad.core.errors import DtypeError, SettingError, ShapeError, UnsupportedError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import product
 from tetrad.ops.int4.op import BLOCK, WORD, int4_dots, int4_matvec, words_of
@@ -58,7 +58,7 @@ def pack(x: Any) -> Array:
         fail(ShapeError, f"int4.pack: expected an axis to pack along, got {x.type}", "x[None]")
     clamped = td.minimum(x, 7) if x.dtype.name.startswith("u") else td.clip(x, -8, 7)
     lanes = padded(td.astype(td.astype(clamped, i32), u32) & 15, WORD)
-    return joined(td.reshape(lanes, (*x.shape[:-1], -1, WORD)), 4)
+    return joined(td.reshape(lanes, (*x.shape[:-1], lanes.shape[-1] // WORD, WORD)), 4)
 
 
 @guarded
@@ -141,6 +141,12 @@ def in_floats(name: str, *args: Any) -> tuple[list[Array], DType]:
 def check_activations(name: str, activations: Any) -> None:
     if activations not in ACTIVATIONS:
         raise SettingError(f"{name}: activations", "None or 'int8'", activations)
+
+
+def check_rounded(name: str, activations: Any, dtype: DType) -> None:
+    if activations is not None and dtype is f64:
+        hint = "leave out activations=, or take x and scales in float32"
+        fail(UnsupportedError, f"{name}: float64 is not rounded to 8 bits", hint)
 
 
 # -- products of packed rows -----------------------------------------------------------------------
@@ -271,7 +277,8 @@ def matvec(w: Any, x: Any, row_scales: Any, *, activations: str | None = None) -
 
     The sum goes from the first column to the last; each product is rounded, then added.
     `activations="int8"` rounds x to 8 bits first, with a scale for every 32 columns, and multiplies
-    integers: several times as fast, off by at most max|x| / 254 for each x.
+    integers: several times as fast, off by at most max|x| / 254 for each x. It takes no
+    f64; derivatives are those without rounding.
 
     >>> import tetrad as td
     >>> w = pack(td.asarray([[1, 2, 3], [4, 5, -6]]))
@@ -299,16 +306,23 @@ def batched_matvec(w: Any, xs: Any, row_scales: Any, *, activations: str | None 
 def scaled_matvec(name: str, w: Any, x: Any, row_scales: Any, activations: Any) -> Array:
     check_activations(name, activations)
     (x, scales), dtype = in_floats(name, x, row_scales)
+    check_rounded(name, activations, dtype)
     if not x.ndim:
         fail(ShapeError, f"{name}: expected x with an axis of columns, got {x.type}")
     w = weight(name, w, x.shape[-1])
     check_shape(name, "row scales", scales, w.shape[:1])
     if activations is None:
-        total = int4_matvec(x, w)
+        result = int4_matvec(x, w) * scales
     else:
-        codes, sums, factors = int8_rows(td.astype(x, f32), BLOCK)
-        total = td.astype(int4_dots(codes, w, sums, factors), x.dtype)
-    return td.astype(total * scales, dtype)
+        result = int4_dots(*with_codes(x, w, BLOCK), scales)
+    return td.astype(result, dtype)
+
+
+def with_codes(x: Array, w: Array, block: int) -> tuple[Array, ...]:
+    """Operands of a product of rows in 8 bits: codes, words, what goes with the codes, and the rows
+    as they were, whose derivatives the product has."""
+    codes, *factors = int8_rows(x, block)
+    return codes, w, *factors, x
 
 
 def int8_rows(x: Array, block: int) -> tuple[Array, Array, Array]:
@@ -318,13 +332,13 @@ def int8_rows(x: Array, block: int) -> tuple[Array, Array, Array]:
 
     As `quantize_rows` does: code = x * (127 / max |x|), rounded to even; scale = max |x| / 127.
     """
-    words = words_of(x.shape[-1])
-    lanes = padded(x, block * WORD)
-    blocks = td.reshape(lanes, (*x.shape[:-1], -1, block * WORD))
+    words, size = words_of(x.shape[-1]), block * WORD
+    count = -(-x.shape[-1] // size)
+    blocks = td.reshape(padded(x, size), (*x.shape[:-1], count, size))
     top = td.max(td.abs(blocks), axis=-1, keepdims=True)
     inverse = td.where(top < SMALLEST, 0, 127 / td.where(top < SMALLEST, 1, top))
     codes = td.astype(td.clip(td.round(blocks * inverse), -127, 127), i32)
     scales = td.where(top < float("inf"), top * SCALE_OF_TOP, float("nan"))[..., 0]
-    pairs = td.reshape(td.astype(codes, u32) & 255, (*x.shape[:-1], -1, 4, 2))
+    pairs = td.reshape(td.astype(codes, u32) & 255, (*x.shape[:-1], count * block, 4, 2))
     held = joined(td.matrix_transpose(pairs), 8)[..., :words, :]
     return held, td.sum(codes, axis=-1, dtype=i32), scales

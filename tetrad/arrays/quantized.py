@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.arrays.groups import GROUPED, from_packed, quantize_in_groups
+from tetrad.arrays.groups import GROUPED, from_packed, known_shape, quantize_in_groups
 from tetrad.arrays.groups import GroupQuantized as GroupQuantized
 from tetrad.arrays.groups import from_parts as from_parts
 from tetrad.arrays.groups import matmul as matmul
@@ -23,12 +23,13 @@ from tetrad.core.floats import guarded
 from tetrad.core.owners import lasting
 from tetrad.core.types import ArrayType
 from tetrad.ops.quantized.op import dequantize as dequantize_op
-from tetrad.quant.format import format_named
+from tetrad.quant.format import FORMATS, format_named
 from tetrad.quant.lanes import DTYPES, LANES, lanes_of
 from tetrad.quant.separate import separate
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array
 
+SETTINGS = ("group", "symmetric", "zero_point", "dtype")  # of formats in groups
 FLOATS = ("f32", "f16", "bf16")  # formats that are plain arrays
 
 
@@ -43,11 +44,14 @@ def from_bytes(
     >>> w.dtype, w.dequantize()[0, :3]
     (q8_0x16, Array([0. , 0.5, 1. ], float32))
     """
+    check_name("from_bytes", name)
+    wrong = [each for each in settings if name not in GROUPED or each not in SETTINGS]
+    if wrong:
+        fail(UnsupportedError, f"from_bytes: {name} has no setting {', '.join(wrong)}")
+    sizes = known_shape("from_bytes", shape)
     if name in GROUPED:
-        return from_packed(buffer, name, tuple(shape), **settings)
-    if settings:
-        fail(UnsupportedError, f"from_bytes: {name} has no setting {', '.join(settings)}")
-    return from_blocks(buffer, name, shape)
+        return from_packed(buffer, name, sizes, **settings)
+    return from_blocks(buffer, name, sizes)
 
 
 def from_blocks(buffer: Any, name: str, shape: Sequence[int]) -> Array:
@@ -95,6 +99,7 @@ def quantize(
     >>> td.quant.quantize(td.ones((2, 32)), "q4_0").dequantize().shape
     (2, 32)
     """
+    check_name("quantize", name)
     if name in GROUPED:
         return quantize_in_groups(x, name, group, symmetric, zero_point)
     given = {"group": group, "symmetric": symmetric, "zero_point": zero_point}
@@ -106,6 +111,12 @@ def quantize(
                 "int4 and nf4 have; the formats of files are what they are",
             )
     return quantize_in_blocks(x, name)
+
+
+def check_name(by: str, name: Any) -> None:
+    if not isinstance(name, str) or (name not in GROUPED and name not in FORMATS):
+        known = ", ".join((*sorted(FORMATS), *GROUPED))
+        fail(UnsupportedError, f"{by}: unknown format {name!r}", f"known formats: {known}")
 
 
 @guarded

@@ -23,7 +23,10 @@ from tetrad.tracing.operands import as_array, axis_of, elementwise
 
 Axis = int | Sequence[int]
 # loaded when first used
-LAZY = ("dot_product_attention", "initializers", "linear_4bit", "linear_4bit_affine_grouped")
+LAZY = (
+    "dot_product_attention", "initializers", "linear_4bit", "linear_4bit_affine_grouped",
+    "linear_4bit_affine_grouped_typed",
+)  # fmt: skip
 
 
 def relu(x: Any) -> Array:
@@ -331,6 +334,8 @@ def __getattr__(name: str) -> Any:
         return lazy.module("tetrad.nn.initializers")
     if name == "dot_product_attention":
         return lazy.module("tetrad.nn._attention").dot_product_attention
+    if name == "linear_4bit_affine_grouped_typed":
+        return lazy.module("tetrad.nn._linear_4bit_typed").linear_4bit_affine_grouped_typed
     if name in LAZY:
         return getattr(lazy.module("tetrad.nn._linear_4bit"), name)
     raise lazy.module("tetrad.arrays.suggestions").absent("nn", name)

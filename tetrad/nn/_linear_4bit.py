@@ -15,8 +15,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from tetrad.arrays import functions as td
-from tetrad.arrays.int4 import check_activations, check_shape, in_floats, int8_rows
-from tetrad.core.dtypes import DType, f32, u32
+from tetrad.arrays.int4 import (
+    check_activations,
+    check_rounded,
+    check_shape,
+    in_floats,
+    with_codes,
+)
+from tetrad.core.dtypes import DType, u32
 from tetrad.core.errors import DtypeError, SettingError, ShapeError, TraceError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import Size
@@ -39,7 +45,8 @@ def linear_4bit(x: Any, w: Any, b: Any = None, *, activations: str | None = None
     The sum begins at the bias and goes from the first input to the last; each product is rounded,
     then added, so an output has the same bits whatever is computed beside it. f16 and bf16 are
     computed in f32 and rounded once. `activations="int8"` rounds x to 8 bits first, with a scale
-    for every 32 inputs, and multiplies integers: off by at most max|x| / 254 for each x.
+    for every 32 inputs, and multiplies integers: off by at most max|x| / 254 for each x. It takes
+    no f64; derivatives are those without rounding.
 
     >>> import tetrad as td
     >>> w = td.asarray([[0x87654321, 0x11111111]], dtype=td.uint32)
@@ -52,6 +59,7 @@ def linear_4bit(x: Any, w: Any, b: Any = None, *, activations: str | None = None
     check_sizes(name, inputs, outputs)
     words = matrix_of(name, w, inputs, outputs)
     (rows, *given), dtype = in_floats(name, x, *optional(b))
+    check_rounded(name, activations, dtype)
     check_bias(name, given, outputs)
     if activations is None:
         result = linear_4bit_op(rows, words, *given)
@@ -94,6 +102,7 @@ def linear_4bit_affine_grouped(
     if strict:
         check_zero_points(name, as_array(zero_point))
     (rows, factors, zeros, *given), dtype = affine_floats(name, x, scale, zero_point, b)
+    check_rounded(name, activations, dtype)
     check_bias(name, given, outputs)
     rest = [
         sidecar(name, "scales", factors, groups, outputs),
@@ -242,7 +251,7 @@ def by_codes(rows: Array, words: Array, rest: list[Array], size: int) -> Array:
     """Rows in 8 bits, blocks as long as groups allow, at most 32 inputs."""
     of_group = size // WORD if 0 < size < rows.shape[-1] else BLOCK
     block = next(n for n in range(BLOCK, 0, -1) if of_group % n == 0)
-    codes, sums, scales = int8_rows(td.astype(rows, f32), block)
-    held = [side if side.dtype is u32 else td.astype(side, f32) for side in rest]
-    result = linear_4bit_int8(codes, words, sums, scales, *held, block=block, group_size=size)
-    return td.astype(result, rows.dtype)
+    made: Array = linear_4bit_int8(
+        *with_codes(rows, words, block), *rest, block=block, group_size=size
+    )
+    return made

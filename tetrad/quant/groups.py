@@ -8,6 +8,7 @@ in the same order (`ops.groups`). Checks of settings and lengths are here too.
 
 from __future__ import annotations
 
+import operator
 from itertools import pairwise
 from typing import Any
 
@@ -56,20 +57,28 @@ def packed_bytes(n: int) -> int:
     return -(-n // 2)
 
 
-def check_settings(scheme: str, group: int, n: int) -> None:
-    """Refuse a group of no elements, and more elements than 32 bits count."""
+def check_settings(scheme: str, group: Any, n: int) -> int:
+    """The size of a group; one of no elements is refused, and more elements than 32 bits count."""
     name = SCHEMES[scheme]
-    if isinstance(group, bool) or not isinstance(group, int) or group < 0:
-        raise ShapeError(
-            f"Fix: {name} group_size must be a positive int, got {group!r}", hint="group=64"
-        )
-    if group == 0:
-        raise ShapeError(f"Fix: {name} group_size must be non-zero, got 0", hint="group=64")
+    size = group_size(name, group)
     if n >= MOST:
         raise ShapeError(
             f"Fix: {name} takes fewer than 2^32 elements, got {n}",
             hint="quantise a part at a time",
         )
+    return size
+
+
+def group_size(name: str, group: Any) -> int:
+    """An int of any kind, above 0."""
+    is_int = hasattr(type(group), "__index__") and not isinstance(group, bool | np.bool_)
+    if not is_int or np.shape(group) or operator.index(group) < 0:
+        raise ShapeError(
+            f"Fix: {name} group_size must be a positive int, got {group!r:.80}", hint="group=64"
+        )
+    if operator.index(group) == 0:
+        raise ShapeError(f"Fix: {name} group_size must be non-zero, got 0", hint="group=64")
+    return operator.index(group)
 
 
 def check_length(scheme: str, part: str, expected: int, actual: int) -> None:

@@ -45,4 +45,5 @@ def test_products_of_codes(shape: tuple[int, int], lead: tuple[int, ...], stack:
     conforms(int4_dots, Case((held, w, whole)))
     blocks = (*x.shape[:-1], -(-words // BLOCK))
     sums = rng.integers(-4000, 4000, blocks).astype(np.int32)
-    conforms(int4_dots, Case((held, w, sums, rng.standard_normal(blocks).astype(np.float32))))
+    scales, factors = (rng.standard_normal(s).astype(np.float32) for s in (blocks, w.shape[:-1]))
+    conforms(int4_dots, Case((held, w, sums, scales, x, factors)))

@@ -45,4 +45,5 @@ def test_products_of_codes(inputs: int, outputs: int, block: int) -> None:
     groups = group_count(inputs, 8 * block)
     affine = [rng.standard_normal((groups, outputs)).astype(np.float32) for _ in range(2)]
     settings = {"block": block, "group_size": 8 * block}
-    conforms(linear_4bit_int8, Case((codes, w, sums, scales, *affine), settings))
+    x = rng.standard_normal((5, inputs)).astype(np.float32)
+    conforms(linear_4bit_int8, Case((codes, w, sums, scales, x, *affine), settings))

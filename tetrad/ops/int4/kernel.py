@@ -198,7 +198,8 @@ def run_dots(lines: PackedLines) -> None:
 
 
 def run_scaled(lines: PackedLines) -> None:
-    k, of, (sums, scales) = lines.of.k, lines.of.of, lines.of.group.root.inputs[2:]
+    k, of, operands = lines.of.k, lines.of.of, lines.of.group.root.inputs
+    sums, scales, factors = operands[2], operands[3], operands[5]
     totals = [k.local(0.0, f32) for _ in lines.rows]
 
     def visit(block: Val, words: list[Val], _: int) -> None:
@@ -208,6 +209,9 @@ def run_scaled(lines: PackedLines) -> None:
             total.set(total.get() + scale * dot)
 
     lines.each_block(visit)
+    factor = of.shared(factors, lines.start + k.lane())
+    for total in totals:
+        total.set(total.get() * factor)
     lines.store(totals)
 
 

@@ -9,16 +9,21 @@ exact. Weights may be stacked (`ops.int4.stack`). Packing and scales are left to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+
 import numpy as np
 
 from tetrad.core.dtypes import f32, f64, i32, u32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import Case, op
-from tetrad.core.sizes import plain
+from tetrad.core.sizes import Shape, plain
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
+from tetrad.ops.calculus import expand
 from tetrad.ops.cases import Rng, pick, random_array
-from tetrad.ops.int4.stack import batched_stack, beside_rows, check_stack
+from tetrad.ops.int4.stack import batched_stack, beside_rows, between, check_stack
 from tetrad.ops.rules import Array, check_dtype, ieee
 
 WORD = 8  # nibbles of a word
@@ -64,18 +69,39 @@ def int4_matvec_back_type(ct: ArrayType, w: ArrayType, *, columns: int) -> Array
 
 
 def int4_dots_type(
-    codes: ArrayType, w: ArrayType, sums: ArrayType, *scales: ArrayType
+    codes: ArrayType, w: ArrayType, sums: ArrayType, *scaled: ArrayType
 ) -> ArrayType:
     check_words("int4_dots", codes, w, inner=2)
     words = plain(w.shape[-1])
     if codes.dtype is not u32 or codes.shape[-2:] != (words, 2):
         raise ShapeError(f"int4_dots: expected codes u32[..., {words}, 2], got {codes}")
-    blocks = -(-words // BLOCK) if scales else 1
-    for side, dtype in zip((sums, *scales), (i32, f32), strict=False):
-        wanted = ArrayType(dtype, (*codes.shape[:-2], blocks))
-        if side != wanted or len(scales) > 1:
+    blocks, lead = -(-words // BLOCK) if scaled else 1, codes.shape[:-2]
+    for side, dtype in zip((sums, *scaled[:1]), (i32, f32), strict=False):
+        wanted = ArrayType(dtype, (*lead, blocks))
+        if side != wanted:
             raise ShapeError(f"int4_dots: expected {wanted}, got {side}")
-    return ArrayType(f32 if scales else i32, (*codes.shape[:-2], w.shape[-2]))
+    if scaled:
+        check_rows("int4_dots", scaled[1:2], lead, words)
+        check_factors("int4_dots", scaled[2:], codes, w)
+    return ArrayType(f32 if scaled else i32, (*lead, w.shape[-2]))
+
+
+def check_rows(name: str, rows: Sequence[ArrayType], lead: Shape, words: int) -> None:
+    """The rows that the codes were made of."""
+    if len(rows) != 1 or rows[0].dtype is not f32 or rows[0].shape[:-1] != lead:
+        raise ShapeError(f"{name}: expected rows f32[..., columns], got {list(map(str, rows))}")
+    if words_of(plain(rows[0].shape[-1])) != words:
+        raise ShapeError(f"{name}: rows {rows[0]} do not fit {words} words")
+
+
+def check_factors(name: str, factors: Sequence[ArrayType], x: ArrayType, w: ArrayType) -> None:
+    """One for each row of the weight."""
+    if len(factors) != 1 or factors[0].dtype is not f32 or factors[0].rank != w.rank - 1:
+        raise ShapeError(f"{name}: expected row scales f32[rows], got {list(map(str, factors))}")
+    if factors[0].shape[-1] != w.shape[-2]:
+        raise ShapeError(f"{name}: row scales {factors[0]} do not fit {w}")
+    if w.rank == 3:
+        check_stack(name, x, factors)
 
 
 # -- meaning ---------------------------------------------------------------------------------------
@@ -158,7 +184,7 @@ def int4_matvec_back(ct: Array, w: Array, *, columns: int) -> Array:
 
 
 def _dots_cases(rng: Rng) -> Case:
-    outer, w, _ = drawn_words(rng)
+    outer, w, columns = drawn_words(rng)
     codes = rng.integers(-128, 128, (*outer, w.shape[-1], 2, 4)).astype(np.int8)
     words = np.ascontiguousarray(codes).view(np.uint32)[..., 0]
     if rng.integers(2):
@@ -166,7 +192,9 @@ def _dots_cases(rng: Rng) -> Case:
         return Case((words, w, sums))
     blocks = -(-w.shape[-1] // BLOCK)
     sums = rng.integers(-4000, 4000, (*outer, blocks)).astype(np.int32)
-    return Case((words, w, sums, random_array(rng, f32, (*outer, blocks))))
+    scales, rows = (random_array(rng, f32, (*outer, n)) for n in (blocks, columns))
+    stack = () if w.ndim == 2 else (pick(rng, (1, outer[0])),)
+    return Case((words, w, sums, scales, rows, random_array(rng, f32, (*stack, w.shape[-2]))))
 
 
 @op(
@@ -179,24 +207,26 @@ def _dots_cases(rng: Rng) -> Case:
     public=False,
 )
 @ieee
-def int4_dots(codes: Array, w: Array, sums: Array, *scales: Array) -> Array:
+def int4_dots(codes: Array, w: Array, sums: Array, *scaled: Array) -> Array:
     """Exact dots of rows of signed bytes with the rows of a packed weight, i32, modulo 2**32.
 
     The bytes of codes[..., i, 0] meet nibbles 0, 2, 4, 6 of word i, those of codes[..., i, 1] the
     others. `sums` are those of the bytes. With scales there is one, and a sum, for every 32
-    columns: blocks ascend, the product of scale and dot is rounded and then added, f32.
+    columns: blocks ascend, the product of scale and dot is rounded and then added, f32. Behind the
+    scales stand the rows that were rounded to codes, for derivatives are those of their product,
+    and a factor for each row of the weight.
 
     >>> codes = np.array([[1, 0, 0, 0], [2, 0, 0, 0]], np.int8).view(np.uint32)[:, 0]
     >>> int4_dots(codes[None], np.array([[0xF3]], np.uint32), np.array([3], np.int32))
     array([1], dtype=int32)
     """
-    step = BLOCK if scales else max(w.shape[-1], 1)
-    total = np.zeros((*codes.shape[:-2], w.shape[-2]), np.float32 if scales else np.int32)
+    step = BLOCK if scaled else max(w.shape[-1], 1)
+    total = np.zeros((*codes.shape[:-2], w.shape[-2]), np.float32 if scaled else np.int32)
     for b, first in enumerate(range(0, w.shape[-1], step)):
         here = slice(first, first + step)
         dot = unsigned_dots(codes[..., here, :], w[..., here]) - 8 * sums[..., b, None]
-        total += scales[0][..., b, None] * dot.astype(np.float32) if scales else dot
-    return total
+        total += scaled[0][..., b, None] * dot.astype(np.float32) if scaled else dot
+    return total * beside_rows(scaled[2], total.ndim) if scaled else total
 
 
 def bytes_of(codes: Array) -> Array:
@@ -229,9 +259,23 @@ def _back_transposed(given: Node, ct: Node, w: Node, *, columns: int) -> Node:
     return result
 
 
+@int4_dots.jvp_of_all
+def int4_dots_jvp(
+    tangents: Sequence[Node | None], y: Node, codes: Node, w: Node, sums: Node, *scaled: Node
+) -> Node | None:
+    """Rounding of rows to 8 bits is taken for no change. (Dots without scales are integers.)"""
+    _, x, factors = scaled
+    pairs = ((tangents[4], factors), (x, tangents[5]))
+    parts = [
+        int4_matvec(rows, w) * expand(between(each, y.type.rank), y.type.shape)
+        for rows, each in pairs
+        if rows is not None and each is not None
+    ]
+    return reduce(add, parts) if parts else None
+
+
 int4_matvec.transpose(_matvec_transposed)
 int4_matvec_back.transpose(_back_transposed)
-int4_dots.not_differentiable("codes of 8 bits do not change smoothly")
 int4_matvec.batch(batched_stack(int4_matvec))
 int4_matvec_back.batch(batched_stack(int4_matvec_back))
-int4_dots.batch(batched_stack(int4_dots, rows=(0, 2, 3)))
+int4_dots.batch(batched_stack(int4_dots, rows=(0, 2, 3, 4)))

@@ -32,6 +32,12 @@ def beside_rows(x: Array, rank: int) -> Array:
     return x if x.ndim == 1 else x.reshape(x.shape[0], *(1,) * (rank - 2), x.shape[-1])
 
 
+def between(x: Node, rank: int) -> Node:
+    """[(stack,) outputs] with axes of size 1 in between, up to a rank."""
+    stack, outputs = x.type.shape[:-1], x.type.shape[-1]
+    return reshape(x, (*stack, *(1,) * (rank - 1 - len(stack)), outputs))
+
+
 def batched_stack(op: Op, rows: tuple[int, ...] = (0,)) -> Rule:
     """A batch of rows is more rows; a batch of weights is a stack. `rows`: the operands that are
     rows, or go with each of them."""

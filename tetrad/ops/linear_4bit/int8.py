@@ -2,11 +2,13 @@
 integers.
 
 Rows come as codes, four to a word, with a scale and a sum for every few words (`arrays.int4` makes
-them); the weight is that of `linear_4bit`. Blocks ascend from the bias on; in each, the dot is
-exact and the scaled dot is rounded, then added.
+them), and as the floats they were, for derivatives; the weight is that of `linear_4bit`. Blocks
+ascend from the bias on; in each, the dot is exact and the scaled dot is rounded, then added.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,10 +17,18 @@ from tetrad.core.errors import ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import plain
 from tetrad.core.types import ArrayType
+from tetrad.graph.nodes import Node
 from tetrad.ops.cases import Rng, pick, random_array
-from tetrad.ops.int4.op import WORD, bytes_of, check_words
+from tetrad.ops.int4.op import WORD, bytes_of, check_rows, check_words
 from tetrad.ops.int4.stack import batched_stack, beside_rows, check_stack
-from tetrad.ops.linear_4bit.op import check_affine, check_bias, drawn_case, group_count, parted
+from tetrad.ops.linear_4bit.op import (
+    check_affine,
+    check_bias,
+    drawn_case,
+    group_count,
+    linear_4bit_jvp,
+    parted,
+)
 from tetrad.ops.rules import Array, ieee
 
 
@@ -31,6 +41,7 @@ def linear_4bit_int8_type(
     w: ArrayType,
     sums: ArrayType,
     scales: ArrayType,
+    x: ArrayType,
     *rest: ArrayType,
     block: int,
     group_size: int = 0,
@@ -45,6 +56,7 @@ def linear_4bit_int8_type(
         wanted = ArrayType(dtype, (*outer, block_count(words, block)))
         if side != wanted:
             raise ShapeError(f"linear_4bit_int8: expected {wanted}, got {side}")
+    check_rows("linear_4bit_int8", (x,), outer, words)
     affine, bias = parted(rest)
     check_affine("linear_4bit_int8", f32, w, affine, group_size)
     check_bias("linear_4bit_int8", f32, w, bias)
@@ -64,7 +76,7 @@ def _cases(rng: Rng) -> Case:
     sums = rng.integers(-4000, 4000, (*outer, blocks)).astype(np.int32)
     scales = random_array(rng, f32, (*outer, blocks))
     settings = {"block": block, "group_size": size}
-    return Case((codes, w, sums, scales, *affine, *bias), settings)
+    return Case((codes, w, sums, scales, x, *affine, *bias), settings)
 
 
 @op(
@@ -82,20 +94,22 @@ def linear_4bit_int8(
     w: Array,
     sums: Array,
     scales: Array,
+    x: Array,
     *rest: Array,
     block: int,
     group_size: int = 0,
 ) -> Array:
     """Bias plus, over blocks of words, (scale of the row * scale of the weight) * (dot - zero point
     * sum); without scale and zero point of the weight, scale of the row * dot. What follows the
-    scales of the rows is that of `linear_4bit`.
+    rows x, which were rounded to the codes, is that of `linear_4bit`; so are the derivatives.
 
     The bytes of codes[..., i, 0] meet nibbles 0, 2, 4, 6 of word i, those of codes[..., i, 1] the
     others; `sums` are those of the bytes of a block.
 
     >>> codes = np.array([[1, 0, 0, 0], [2, 0, 0, 0]], np.int8).view(np.uint32)[:, 0]
     >>> sums, scales, b = np.array([3], np.int32), np.float32([0.5]), np.float32([1])
-    >>> linear_4bit_int8(codes[None], np.array([[0x43]], np.uint32), sums, scales, b, block=1)
+    >>> x, words = np.float32([0.5, 1, 0, 0, 0, 0, 0, 0]), np.array([[0x43]], np.uint32)
+    >>> linear_4bit_int8(codes[None], words, sums, scales, x, b, block=1)
     array([6.5], dtype=float32)
     """
     (affine, bias), rank = parted(rest), codes.ndim - 1
@@ -128,5 +142,23 @@ def nibble_dots(codes: Array, w: Array) -> Array:
     return total
 
 
-linear_4bit_int8.not_differentiable("codes of 8 bits do not change smoothly")
-linear_4bit_int8.batch(batched_stack(linear_4bit_int8, rows=(0, 2, 3)))
+@linear_4bit_int8.jvp_of_all
+def linear_4bit_int8_jvp(
+    tangents: Sequence[Node | None],
+    y: Node,
+    codes: Node,
+    w: Node,
+    sums: Node,
+    scales: Node,
+    x: Node,
+    *rest: Node,
+    block: int,
+    group_size: int = 0,
+) -> Node | None:
+    """Rounding of rows to 8 bits is taken for no change."""
+    by = (tangents[4], None, *tangents[5:])
+    found: Node | None = linear_4bit_jvp(by, y, x, w, *rest, group_size=group_size)
+    return found
+
+
+linear_4bit_int8.batch(batched_stack(linear_4bit_int8, rows=(0, 2, 3, 4)))

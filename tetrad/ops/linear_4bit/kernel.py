@@ -101,7 +101,7 @@ def lower_linear_4bit(frame: Frame, group: Group) -> Launch:
 @linear_4bit_int8.kernel
 def lower_linear_4bit_int8(frame: Frame, group: Group) -> Launch:
     frame.reads(frame.inputs)
-    of = AffineOperands(frame, group.root, first=4, inner=2)
+    of = AffineOperands(frame, group.root, first=5, inner=2)
     return ColumnTiles(frame, group, of, run_codes).launch()
 
 

@@ -34,7 +34,7 @@ from tetrad.ops.calculus import (
     swapped,
 )
 from tetrad.ops.cases import Rng, pick, random_array
-from tetrad.ops.int4.stack import batched_stack, beside_rows, check_stack
+from tetrad.ops.int4.stack import batched_stack, beside_rows, between, check_stack
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import padded
 from tetrad.ops.rules import Array, check_dtype, ieee
@@ -253,12 +253,6 @@ def linear_4bit_jvp(
     if by_bias and by_bias[0] is not None:
         parts.append(expand(between(by_bias[0], y.type.rank), y.type.shape))
     return reduce(add, parts) if parts else None
-
-
-def between(x: Node, rank: int) -> Node:
-    """[(stack,) outputs] with axes of size 1 in between, up to a rank."""
-    stack, outputs = x.type.shape[:-1], x.type.shape[-1]
-    return reshape(x, (*stack, *(1,) * (rank - 1 - len(stack)), outputs))
 
 
 def matrices(x: Node, w: Node) -> Node:

@@ -131,6 +131,8 @@ def are_rows_of_groups(
         return False
     columns = codes.shape[1]
     is_along = group > 0 and columns > 0 and (columns % group == 0 or group % columns == 0)
+    most = 1 if group > columns else 2  # axes: rows with factors of their own share no group
+    is_along = is_along and all(factor.rank <= most for factor in factors)
     is_whole = columns % PAIR == 0 and group % PAIR == 0
     are_floats = x.dtype in FLOATS and all(factor.dtype is f32 for factor in factors)
     return is_along and is_whole and are_floats and scheme in ("int4", "nf4")
