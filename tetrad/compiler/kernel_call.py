@@ -375,5 +375,8 @@ def refuse_misfit(
     numbers: Any = [*values.values(), *grid, *counts.values()]
     if all(isinstance(size, int) for size in numbers):
         known: Any = values, grid, counts
-        refuse_scratch(program, known[0])
-        refuse_small_grid(program, *known)
+        try:
+            refuse_scratch(program, known[0])
+            refuse_small_grid(program, *known)
+        except BadInputs as error:
+            raise error.located(user_source()) from None
