@@ -347,14 +347,15 @@ def refuse_small_grid(
     if found is None:
         return
     what, name = f"a grid of {grid} workgroups of {program.lanes} invocations", found.buffer.name
-    if found.first > 0:
-        reached = f"writes {name} from element {found.first} on, not those before"
+    if not found.grows:
         raise BadInputs(
-            f"{program.name}: {what} {reached}",
+            f"{program.name}: {what} writes {name} from element {found.first} on, a condition "
+            "keeps all invocations from those before",
             code=GRID,
-            hint="a readwrite buffer may be written in part; this is no matter of the grid's size",
+            hint="write every element, or make the buffer readwrite: it may be written in part",
         )
-    reached = f"writes {name} up to element {found.last}, it has {found.count}"
+    start = f"from element {found.first} " if found.first else ""
+    reached = f"writes {name} {start}up to element {found.last}, it has {found.count}"
     refuse_grid(program, f"{what} {reached}", counts)
 
 

@@ -28,6 +28,7 @@ class Unreached:
     count: int
     first: int  # the least index that a store can reach
     last: int  # the greatest
+    grows: bool  # does a larger grid reach further?
 
 
 class Ranges:
@@ -40,8 +41,10 @@ class Ranges:
         args: Mapping[str, int],
         grid: tuple[int, int, int],
         counts: Mapping[n.Buffer, int],
+        conditions: bool = True,
     ) -> None:
         self.program, self.args, self.grid, self.counts = program, args, grid, counts
+        self.conditions = conditions  # do they narrow what stands behind them?
         self.known: dict[n.Instr, Range] = {}
         self.numbers: dict[n.Instr, int] = {}  # one for values that are computed alike
         self.formulas: dict[tuple[Any, ...], int] = {}
@@ -78,7 +81,7 @@ class Ranges:
 
     def implied(self, cond: n.Value, holds: bool) -> dict[int, Range]:
         """The limits of the two sides of a comparison that holds, or does not."""
-        if not isinstance(cond, n.Compare):
+        if not isinstance(cond, n.Compare) or not self.conditions:
             return {}
         a, b = self.at_hand(cond.lhs), self.at_hand(cond.rhs)
         op = cond.op if holds else OPPOSITE.get(cond.op, "")
@@ -160,6 +163,15 @@ class Ranges:
         x, y, z = self.grid
         return Ranges(self.program, self.args, (x + 1, y + 1, z + 1), self.counts)
 
+    def without_conditions(self) -> Ranges:
+        """Those of the program if every condition held."""
+        return Ranges(self.program, self.args, self.grid, self.counts, False)
+
+    def keeps_off(self, buffer: n.Buffer) -> bool:
+        """Is the first element left out by every index?"""
+        reached = self.written(buffer)
+        return reached is not None and reached[0] > 0
+
     def joined(self, value: n.Binary, *operands: n.Value) -> Range | None:
         a, b = (self.at_hand(part) for part in operands)
         rule = RULES.get(value.op)
@@ -207,18 +219,19 @@ LIMITS: dict[str, Limits] = {  # of the two sides of a comparison that holds
 
 
 def unreached(ranges: Ranges) -> Unreached | None:
-    """The first output whose first element no store of this launch can reach, or whose last element
-    none can reach though those of a larger grid reach further. Buffers that are readwrite keep what
-    they held: a launch may well write a part of one."""
+    """The first output whose first or last element no store of this launch can reach, though those
+    of a larger grid reach further, or only a condition keeps all from the first. Buffers that are
+    readwrite keep what they held: a launch may well write a part of one."""
     for buffer in ranges.program.buffers:
         reached = ranges.written(buffer) if buffer.access == "write" else None
         count = ranges.counts.get(buffer, 0)
-        if reached is None or count == 0:
+        if reached is None or (reached[0] <= 0 and reached[1] >= count - 1):
             continue
-        first, last = reached
-        further = ranges.grown().written(buffer) if last < count - 1 else None
-        if first > 0 or (further is not None and further[1] > last):
-            return Unreached(buffer, count, first, last)
+        (first, last), (lower, higher) = reached, ranges.grown().written(buffer) or reached
+        if (0 < first > lower) or (higher > last < count - 1):
+            return Unreached(buffer, count, max(first, 0), last, True)
+        if first > 0 < count and not ranges.without_conditions().keeps_off(buffer):
+            return Unreached(buffer, count, first, last, False)
     return None
 
 
