@@ -76,8 +76,10 @@ class Ranges:
         holds, fails = (around | self.implied(branch.cond, holds) for holds in (True, False))
         for arm, self.limits in ((branch.then, holds), (branch.orelse, fails)):
             self.block(arm, times)
-        returns = [bool(arm) and ends(arm[-1:]) for arm in (branch.then, branch.orelse)]
-        self.limits = {(True, False): fails, (False, True): holds}.get(tuple(returns), around)
+        if ends(branch.then) != ends(branch.orelse):
+            self.limits = fails if ends(branch.then) else holds
+        else:
+            self.limits = around
 
     def implied(self, cond: n.Value, holds: bool) -> dict[int, Range]:
         """The limits of the two sides of a comparison that holds, or does not."""
