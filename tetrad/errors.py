@@ -26,6 +26,7 @@ from tetrad.core.errors import (
     LogitsError,
     ParseError,
     RaceError,
+    RegistryError,
     Rejected,
     RoutingError,
     SettingError,
@@ -36,6 +37,7 @@ from tetrad.core.errors import (
     TextError,
     TraceError,
     TrapError,
+    UnknownKernelError,
     UnknownSettingError,
     UnsupportedError,
     VerifyError,
@@ -46,10 +48,11 @@ __all__ = [
     "CompileError",
     "ContextError", "CopyError", "DispatchError", "DtypeError", "FactorError", "FileChangedError",
     "FileFormatError", "FlagError", "HubError", "LogitsError", "ParseError", "RaceError",
-    "Rejected",
+    "RegistryError", "Rejected",
     "RoutingError", "SettingError", "ShapeError", "SingularError", "TemplateError", "TetradError",
     "TextError",
-    "TraceError", "TrapError", "UnknownSettingError", "UnsupportedError", "VerifyError",
+    "TraceError", "TrapError", "UnknownKernelError", "UnknownSettingError",
+    "UnsupportedError", "VerifyError",
 ]  # fmt: skip
 
 

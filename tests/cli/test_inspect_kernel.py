@@ -55,9 +55,11 @@ def test_without_the_assembler_the_structure_is_looked_at(
     assert "ptxas is not on the path" in said and "structure: ok" in said
 
 
-def test_an_unknown_kernel_lists_the_known_ones(invoke: Invoke) -> None:
-    said = invoke("inspect", "kernel", "nothing", code=2).output
-    assert "no kernel 'nothing'; there are" in said and "tetrad::math::add" in said
+def test_an_unknown_kernel_names_one_with_a_similar_id(invoke: Invoke) -> None:
+    said = " ".join(invoke("inspect", "kernel", "math::saxpi", code=2).output.split())
+    assert "no kernel 'math::saxpi'; did you mean" in said and "tetrad::math::saxpy" in said
+    said = invoke("inspect", "kernel", "xyzzy", code=2).output
+    assert "did you mean" not in said and len(said) < 500
 
 
 def test_an_unknown_architecture_lists_the_known_ones(invoke: Invoke) -> None:

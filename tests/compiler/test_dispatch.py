@@ -398,11 +398,73 @@ def test_bad_arguments_are_refused(args: dict[str, int] | None, code: str, match
     assert error.value.code == code
 
 
-def test_an_empty_grid_runs_nothing() -> None:
-    assert td.dispatch(scale(), [floats(1, 2, 3, 4), floats(5, 6, 7, 8)], (0, 1, 1)) == [
-        bytes(16),
-        floats(5, 6, 7, 8),
-    ]
+@pytest.mark.parametrize("grid", [(0, 1, 1), (1, 0, 1), (1, 1, 0)])
+def test_an_empty_grid_leaves_its_output_unwritten(grid: tuple[int, int, int]) -> None:
+    with pytest.raises(BadInputs, match=r"leaves y unwritten, it has 4 elements") as error:
+        td.dispatch(scale(), [floats(1, 2, 3, 4), floats(5, 6, 7, 8)], grid)
+    assert error.value.code == "D006" and error.value.hint
+
+
+def test_an_empty_grid_is_right_for_an_output_without_elements_or_one_that_keeps_what_it_held() -> (
+    None
+):
+    k = KernelBuilder("kept", 4)
+    y = k.buffer("y", f32, "readwrite")
+    k.store(y, k.global_id(), 1.0)
+    assert td.dispatch(k.finish(), [floats(1, 2)], (0, 1, 1)) == [floats(1, 2)]
+    size = td.Dim("size")
+    k = KernelBuilder("none", 4)
+    x, y = k.buffer("x", f32, count=size), k.buffer("y", f32, "write", count=size)
+    k.store(y, k.global_id(), k.load(x, k.global_id()))
+    assert td.dispatch(k.finish(), [b""], (0, 1, 1), args={"size": 0}) == [b""]
+
+
+def starting_at(first: int, returns: bool = False, count: int = 16) -> n.Program:
+    """y[i] = 1 for i from `first` on."""
+    k = KernelBuilder("late", 16)
+    y = k.buffer("y", f32, "write", count)
+    if returns:
+        with k.when(k.global_id() < first):
+            k.return_()
+        k.store(y, k.global_id(), 1.0)
+    else:
+        with k.when(k.global_id() >= first):
+            k.store(y, k.global_id(), 1.0)
+    return k.finish()
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_condition_that_leaves_out_the_first_elements_is_an_error(returns: bool) -> None:
+    with pytest.raises(BadInputs, match=r"writes y from element 8 on, a condition") as error:
+        td.dispatch(starting_at(8, returns), [], (1, 1, 1))
+    assert error.value.code == "D006"
+    assert td.dispatch(starting_at(0, returns), [], (1, 1, 1)) == [floats(*[1] * 16)]
+
+
+def test_both_arms_of_a_condition_count() -> None:
+    k = KernelBuilder("arms", 16)
+    y, i = k.buffer("y", f32, "write", 16), k.global_id()
+    with k.when(i >= 8):
+        k.store(y, i, 1.0)
+    with k.when(i < 8):
+        k.store(y, i, 2.0)
+    assert td.dispatch(k.finish(), [], (1, 1, 1)) == [floats(*[2] * 8, *[1] * 8)]
+
+
+def test_a_grid_that_begins_at_the_end_and_is_too_small() -> None:
+    k = KernelBuilder("backwards", 16)
+    y = k.buffer("y", f32, "write", 64)
+    k.store(y, 63 - k.global_id(), 1.0)
+    with pytest.raises(BadInputs, match=r"writes y from element 32 up to element 63, it has 64"):
+        td.dispatch(k.finish(), [], (2, 1, 1))
+    assert td.dispatch(k.finish(), [], (4, 1, 1)) == [floats(*[1] * 64)]
+
+
+def test_a_shifted_index_leaves_zeros() -> None:
+    k = KernelBuilder("shifted", 4)
+    y = k.buffer("y", f32, "write", 4)
+    k.store(y, k.global_id() + 2, 1.0)
+    assert td.dispatch(k.finish(), [], (1, 1, 1)) == [floats(0, 0, 1, 1)]
 
 
 def test_an_invalid_program_is_rejected_with_the_code_of_its_first_problem() -> None:

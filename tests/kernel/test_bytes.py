@@ -14,7 +14,8 @@ from tests.backends.llvm.cases import all_cases
 from tests.kernel.programs import programs
 from tests.kernel.test_text import EVERYTHING
 from tetrad.core.dtypes import DTYPES, REAL_DTYPES, bool_, f32, i32, index
-from tetrad.core.errors import FileFormatError, VerifyError
+from tetrad.core.errors import FileFormatError, TraceError, VerifyError
+from tetrad.core.record import replace
 from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel import registry, tags
@@ -135,7 +136,8 @@ def test_version_1_is_these_bytes() -> None:
     assert payload.hex(" ") == (
         "03 61 64 64 04 01 01 00 00 02 "
         "01 78 0b 01 00 00 01 79 0b 02 00 01 08 "
-        "05 03 21 02 00 05 0b 00 01 01 0b 03 00 00 00 00 00 00 f8 3f 08 0b 01 02 03 06 01 01 04 00"
+        "05 03 21 02 00 05 0b 00 01 01 0b 03 00 00 00 00 00 00 f8 3f 08 0b 01 02 03 06 01 01 04 00 "
+        "00"
     )
 
 
@@ -182,7 +184,7 @@ REFUSED = [
     (changed((b"\x0b\x00\x01\x01", b"\x0b\x00\x00\x01")), 57, "a value defined before"),
     (changed((b"\x0b\x00\x01\x01", b"\x0b\x00\x02\x01")), 57, "a value defined before"),
     (changed((b"\x08\x0b\x01\x02", b"\x08\x0b\x0b\x02")), 26, "not a valid program: K011"),
-    (sealed(to_bytes(small())[HEADER.size :] + b"\x00"), 79, "the end of the program"),
+    (sealed(to_bytes(small())[HEADER.size :] + b"\x00"), 80, "the end of the program"),
 ]
 
 
@@ -213,7 +215,7 @@ def test_a_program_wrong_in_every_line_is_refused_at_once() -> None:
     number = bytes([count & 0x7F | 0x80, count >> 7 & 0x7F | 0x80, count >> 14])
     start = time.perf_counter()
     with pytest.raises(FileFormatError, match="K026"):
-        from_bytes(sealed(HEAD + b"\x00" + number + wrong * count))
+        from_bytes(sealed(HEAD + b"\x00" + number + wrong * count + b"\x00"))
     assert time.perf_counter() - start < 20
 
 
@@ -250,3 +252,18 @@ def test_the_version_is_looked_at_before_the_rest() -> None:
 def test_literals_have_the_type_they_need() -> None:
     program = n.Program("p", (), (), (1, 1, 1), (n.Const(bool_, True), n.Const(i32, 1)))
     assert [type(c.value) for c in from_bytes(to_bytes(program)).body] == [bool, int]  # type: ignore[attr-defined]
+
+
+def test_a_guarded_program_reads_back_as_one() -> None:
+    made = replace(td.kernel.registry.entry("tetrad::math::add").build(), guarded=True)
+    data = to_bytes(made)
+    assert from_bytes(data).guarded and to_bytes(from_bytes(data)) == data
+    assert to_text(from_bytes(data)) == to_text(made)
+    payload = data[HEADER.size :]
+    with pytest.raises(FileFormatError, match="0 or 1 for a guarded program"):
+        from_bytes(sealed(payload[:-1] + b"\x02"))
+
+
+def test_what_is_no_program_is_refused() -> None:
+    with pytest.raises(TraceError, match="to_bytes: expected a program, got a NoneType"):
+        to_bytes(None)  # type: ignore[arg-type]

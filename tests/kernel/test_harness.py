@@ -69,6 +69,9 @@ def test_a_good_entry_passes_and_prints_every_step() -> None:
         (((ONE, ONE),), ((TWO,),), "inputs of case 0: 2 byte strings"),
         (((ONE,),), ((),), "expected outputs of case 0: 0 byte strings for 1 buffers ['y']"),
         (((ONE,),), ((TWO, TWO),), "expected outputs of case 0: 2 byte strings"),
+        (((ONE[:3],),), ((TWO,),), "inputs of case 0: x has 3 bytes, no whole number of f32"),
+        ((([1, 2],),), ((TWO,),), "inputs of case 0: x is list, not bytes"),
+        ((3,), ((TWO,),), "inputs of case 0: int, not a list of byte strings"),
     ],
 )
 def test_fixtures_that_are_missing_or_do_not_fit_fail(
@@ -76,6 +79,8 @@ def test_fixtures_that_are_missing_or_do_not_fit_fail(
 ) -> None:
     report = registry.check(entry(inputs=inputs, expected=expected))
     assert text in failed(report)["fixtures"] and not report.ok
+    found = failed(report)
+    assert all("see the step 'fixtures'" in found[step] for step in ("evaluate", "run cpu"))
     with pytest.raises(CheckError, match="test::harness::one"):
         report.require()
 

@@ -3,6 +3,8 @@ published numbers of extensions."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -11,7 +13,13 @@ import pytest
 
 import tetrad as td
 from tests.modules import ROOT
-from tetrad.core.errors import ShapeError, TrapError, UnsupportedError
+from tetrad.core.errors import (
+    RegistryError,
+    ShapeError,
+    TrapError,
+    UnknownKernelError,
+    UnsupportedError,
+)
 from tetrad.kernel import nodes as n
 from tetrad.kernel import registry
 from tetrad.kernel.build import KernelBuilder
@@ -138,9 +146,83 @@ def test_ids_are_unique_and_have_three_parts() -> None:
             register(bad, category="math")
 
 
-def test_an_unknown_id_lists_the_known_ones() -> None:
-    with pytest.raises(KeyError, match="tetrad::math::add"):
-        registry.entry("tetrad::math::nothing")
+@pytest.mark.parametrize("id", ["tetrad::math::ad", "math::add", "add"])
+def test_an_unknown_id_is_told_the_nearest_one(id: str) -> None:
+    with pytest.raises(UnknownKernelError, match=r"did you mean .*tetrad::math::add\b") as error:
+        registry.entry(id)
+    assert isinstance(error.value, KeyError) and len(str(error.value)) < 400
+    assert str(error.value).startswith(f"no kernel {id!r}\n")
+
+
+def test_an_id_like_no_other_is_told_where_the_list_is() -> None:
+    for ask in (registry.entry, registry.remove):
+        with pytest.raises(UnknownKernelError, match=r"no kernel 'xyzzy'\n  hint: td.kernel.reg"):
+            ask("xyzzy")
+
+
+@pytest.mark.parametrize(
+    ("id", "settings", "match"),
+    [
+        (None, {}, "the id None does not read"),
+        ("a::b::c", {"build": 3}, "build is an int, not a function"),
+        ("a::b::c", {"tolerance": -1}, "tolerance is -1"),
+        ("a::b::c", {"tolerance": "a"}, "tolerance is 'a'"),
+        ("a::b::c", {"grid": (1, 1)}, "not three numbers of workgroups"),
+        ("a::b::c", {"args": 3}, "args is 3"),
+        ("a::b::c", {"inputs": None}, "inputs is a NoneType"),
+        ("a::b::c", {"expected": b"x"}, "expected is a bytes"),
+        ("a::b::c", {"category": 4}, "category is 4"),
+        ("a::b::c", {"extension": "quant"}, "extension is 'quant'"),
+    ],
+)
+def test_a_registration_refuses_settings_of_the_wrong_kind(
+    id: Any, settings: dict[str, Any], match: str
+) -> None:
+    with pytest.raises(RegistryError, match=match):
+        registry.register(id, **{"build": doubled, **cases(), **settings})
+    assert id not in registry._entries
+
+
+TAKEN = """
+import tetrad as td
+from tetrad.core.errors import RegistryError
+def build(): return td.kernel.build("mine").finish()
+try:
+    td.kernel.registry.register({id!r}, build=build, category="x", extension={extension!r})
+except RegistryError as error:
+    assert {match!r} in str(error), error
+else:
+    raise AssertionError("accepted")
+assert td.kernel.registry.entry("tetrad::quant::int4_dot_i32")
+td.kernel.registry.register("mine::a::b", build=build, category="x")
+assert td.kernel.registry.entry("mine::a::b")
+"""
+
+
+@pytest.mark.parametrize(
+    ("id", "extension", "match"),
+    [
+        ("mine::a::b", ("quant.int4.dot", "binary"), "mine::a::b: extension 'quant.int4.dot'"),
+        ("tetrad::math::add", None, "two kernels are called tetrad::math::add"),
+    ],
+)
+def test_what_collides_with_the_library_fails_in_the_call_that_registers_it(
+    id: str, extension: tuple[str, str] | None, match: str
+) -> None:
+    """In a process in which nobody has asked for the library yet."""
+    script = TAKEN.format(id=id, extension=extension, match=match)
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+def test_sizes_are_whole_numbers_and_names_differ() -> None:
+    add, dot = registry.entry("tetrad::math::add"), registry.entry("tetrad::quant::int4_dot_i32")
+    for size in (1.5, True, "3"):
+        with pytest.raises(ShapeError, match=r"Fix: tetrad::math::add: size=.* whole number"):
+            add.build_or_raise(size)
+    with pytest.raises(TrapError, match=r"size=1.5 must be a whole number"):
+        td.dispatch(add.build(1.5), [])
+    with pytest.raises(ShapeError, match="are both called 'x'; name them differently"):
+        dot.build_or_raise("x", "x")
 
 
 def test_a_program_that_is_regions_already_keeps_them() -> None:

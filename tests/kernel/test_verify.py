@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, f64, i8, i32, index, u8, u32
+from tetrad.core.dtypes import DType, bf16, bool_, c64, f16, f32, f64, i4, i8, i32, index, u8, u32
 from tetrad.core.errors import VerifyError
 from tetrad.core.sizes import MAX_ELEMENTS, Dim
 from tetrad.kernel import nodes as n
@@ -22,6 +22,7 @@ from tetrad.kernel.verify import (
     problems,
     verify,
 )
+from tetrad.quant.lanes import q8_row
 
 HEAD = """\
 kernel "p"
@@ -189,6 +190,8 @@ CASES: list[tuple[str, n.Program, n.Program]] = [
         with_buffers(n.Buffer("s", i8, "read", MAX_ELEMENTS)),
     ),
     ("K023", with_buffers(n.Buffer("s", I4)), with_buffers(n.Buffer("s", bool_))),
+    ("K023", with_buffers(n.Buffer("s", c64)), with_buffers(n.Buffer("s", f32))),
+    ("K023", with_buffers(n.Buffer("s", q8_row)), with_buffers(n.Buffer("s", u8))),
     ("V018", nested(MAX_NESTING + 1), nested(MAX_NESTING)),
     ("V018", nested(5000), nested(1)),
     (
@@ -526,3 +529,10 @@ def test_verifying_and_uniformity_are_quick() -> None:
             analyse(program)
             times.append(time.thread_time() - start)
         assert min(times) < limit
+
+
+@pytest.mark.parametrize("dtype", [c64, i4], ids=str)
+def test_no_value_has_a_type_that_no_kernel_computes_with(dtype: DType) -> None:
+    k = KernelBuilder("held")
+    k.local(0, dtype)
+    assert codes(k.finish())[:1] == ["K023"]

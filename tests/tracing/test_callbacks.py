@@ -93,6 +93,60 @@ def test_it_cannot_change_what_it_is_given_nor_keep_it(run: Call) -> None:
     assert all(array.tolist() == [99.0] * 3 for array in held)
 
 
+@BOTH
+@pytest.mark.parametrize("given", [(), (X,)])
+def test_what_it_returned_may_change_later(run: Call, given: tuple[Any, ...]) -> None:
+    back = np.float32([1, 2])
+    got = run(lambda *xs: td.callback(lambda *xs: back, td.Spec((2,)), *xs))(*given)
+    back[0] = 99
+    assert got.tolist() == [1.0, 2.0]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("dtype", "seen", "values"),
+    [("int4", np.int8, [[1, -2, 3], [-8, 7, 0]]), ("uint4", np.uint8, [[1, 2, 3], [15, 7, 0]])],
+)
+def test_four_bits_are_bytes_to_it(run: Call, dtype: str, seen: Any, values: Any) -> None:
+    kind = getattr(td, dtype)
+
+    def turned(x: np.ndarray) -> np.ndarray:
+        assert x.dtype == seen and x.shape == (2, 3)
+        return x[::-1]
+
+    x = td.asarray(values, dtype=kind)
+    got = run(lambda x: td.callback(turned, td.Spec((2, 3), kind), x))(x)
+    assert got.dtype is kind and got.tolist() == values[::-1]
+    with pytest.raises(DtypeError, match="returned result of float32"):
+        run(lambda x: td.callback(lambda x: x.astype("f4"), td.Spec((2, 3), kind), x))(x)
+
+
+@BOTH
+def test_blocks_of_quantised_numbers_are_refused(run: Call) -> None:
+    q = td.quant.quantize(td.ones((1, 32)), "q8_0")
+    with pytest.raises(DtypeError, match=r"args\[0\]\[0\] is (.|\n)*astype"):
+        run(lambda q: td.callback(lambda x: x, td.Spec((1, 32)), q))(q)
+
+
+@BOTH
+def test_errors_about_results_name_the_line_of_the_user(run: Call) -> None:
+    for wrong in (lambda x: x[:1], lambda x: x.astype(np.float64), lambda x: (x, x)):
+        with pytest.raises((ShapeError, DtypeError, TraceError), match=r"test_callbacks\.py line"):
+            run(lambda x, f=wrong: td.callback(f, td.Spec((3,)), x))(X)
+
+
+@BOTH
+def test_a_stopped_result_needs_no_derivative(run: Call) -> None:
+    def f(x: Any) -> Any:
+        return td.sum(x * td.stop_gradient(td.callback(backwards, td.Spec((3,)), x * 2)))
+
+    assert run(td.grad(f))(X).tolist() == (X[::-1] * 2).tolist()
+    _, tangent = td.jvp(f, (X,), (np.ones(3, np.float32),))
+    assert tangent.item() == 12.0
+    with pytest.raises(UnsupportedError, match="around its result"):
+        run(td.grad(lambda x: td.sum(td.callback(backwards, td.Spec((3,)), x))))(X)
+
+
 class Unhashable:
     """A function object that equals others, so it has no hash."""
 
@@ -404,7 +458,7 @@ def test_the_schedule_shows_it() -> None:
     read = parse(text)
     assert to_text(read) == text
     with pytest.raises(UnsupportedError, match="backwards: a function of Python's"):
-        read.steps[-1].function([], [])  # type: ignore[union-attr]
+        read.steps[-1].function([], [], None)  # type: ignore[union-attr]
 
 
 def test_explain_and_checks_take_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tetrad.backends.cuda.ptx import ptx
 from tetrad.backends.cuda.targets import architecture_named
 from tetrad.backends.llvm.module import emit_module
 from tetrad.cli.console import Columns, note, say, say_json
+from tetrad.core.errors import UnknownKernelError
 from tetrad.kernel.registry import Entry, entries, entry
 from tetrad.kernel.text import to_text
 
@@ -32,8 +33,8 @@ def inspect_kernel(id: str | None, arch: str, as_json: bool) -> None:
         return
     try:
         found = entry(id)
-    except KeyError as error:
-        raise click.BadParameter(str(error.args[0]), param_hint="kernel") from None
+    except UnknownKernelError as error:
+        raise click.BadParameter(f"{error.message}; {error.hint}", param_hint="kernel") from None
     stages = stages_of(found, arch)
     if as_json:
         say_json(stages)

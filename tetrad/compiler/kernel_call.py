@@ -319,6 +319,10 @@ def shape_of(
                 source=user_source(),
             )
         return refuse_large(program, buffer, (needed,) if given is None else given)
+    if not hasattr(spec, "shape") or not hasattr(spec, "dtype"):
+        message = f"{program.name}: out is {spec!r}, which has no shape and dtype"
+        hint = "out=td.Spec(shape, dtype), or one for each buffer that is written"
+        raise BadInputs(message, code=KIND, hint=hint, source=user_source())
     shape = check_shape("kernel.call", spec.shape)
     if dtype_of(spec.dtype) is not buffer.dtype:
         message = f"{program.name}: buffer {buffer.name} holds {buffer.dtype}, out has {spec!r}"
@@ -375,5 +379,8 @@ def refuse_misfit(
     numbers: Any = [*values.values(), *grid, *counts.values()]
     if all(isinstance(size, int) for size in numbers):
         known: Any = values, grid, counts
-        refuse_scratch(program, known[0])
-        refuse_small_grid(program, *known)
+        try:
+            refuse_scratch(program, known[0])
+            refuse_small_grid(program, *known)
+        except BadInputs as error:
+            raise error.located(user_source()) from None

@@ -22,7 +22,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel.grids.infer import infer_grid, writes_all
 from tetrad.kernel.grids.ranges import Ranges, unreached
-from tetrad.kernel.nodes import Buffer, Program
+from tetrad.kernel.nodes import Buffer, Program, Store, walk
 from tetrad.kernel.verify import problems
 from tetrad.tracing.array import Array, TracedArray
 
@@ -334,17 +334,36 @@ def checked_grid(program: Program, grid: Grid | None, counts: Mapping[Buffer, in
 def refuse_small_grid(
     program: Program, args: Args, grid: Grid, counts: Mapping[Buffer, int]
 ) -> None:
-    """Every output can be reached to its end; an empty grid runs nothing, which is no mistake."""
+    """Every output that is only written can be reached, its first and its last element. What needs
+    no invocation is an output without elements."""
+    stored = {i.buffer for i in walk(program.body) if isinstance(i, Store)}
+    waiting = [b for b in program.buffers if b.access == "write" and b in stored and counts[b] > 0]
     if 0 in grid:
+        if waiting:
+            told = f"{waiting[0].name} unwritten, it has {counts[waiting[0]]} elements"
+            refuse_grid(program, f"a grid of {grid} workgroups leaves {told}", counts)
         return
     found = unreached(Ranges(program, args, grid, counts))
     if found is None:
         return
+    what, name = f"a grid of {grid} workgroups of {program.lanes} invocations", found.buffer.name
+    if not found.grows:
+        raise BadInputs(
+            f"{program.name}: {what} writes {name} from element {found.first} on, a condition "
+            "keeps all invocations from those before",
+            code=GRID,
+            hint="write every element, or make the buffer readwrite: it may be written in part",
+        )
+    start = f"from element {found.first} " if found.first else ""
+    reached = f"writes {name} {start}up to element {found.last}, it has {found.count}"
+    refuse_grid(program, f"{what} {reached}", counts)
+
+
+def refuse_grid(program: Program, message: str, counts: Mapping[Buffer, int]) -> None:
     enough = infer_grid(program, counts)
     hint = f"grid={enough}" if enough is not None else "more workgroups along the axes it uses"
     raise BadInputs(
-        f"{program.name}: a grid of {grid} workgroups of {program.lanes} invocations writes "
-        f"{found.buffer.name} up to element {found.last}, it has {found.count}",
+        f"{program.name}: {message}",
         code=GRID,
         hint=f"{hint}; a readwrite buffer may be written in part",
     )

@@ -228,6 +228,16 @@ class CheckError(TetradError, RuntimeError):
     """A self-check (TETRAD_CHECK) found compiled code doing wrong."""
 
 
+class RegistryError(TetradError, ValueError):
+    """A kernel that cannot be registered as it was given."""
+
+
+class UnknownKernelError(TetradError, KeyError):
+    """No registered kernel has this id; the hint names similar ones."""
+
+    __str__ = Exception.__str__  # a KeyError would show the quoted text
+
+
 class DispatchError(TetradError):
     """Root of what dispatch raises. `code` is stable, the text is not."""
 

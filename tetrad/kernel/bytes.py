@@ -6,10 +6,10 @@ the length of what is read, and every program has one form: what was read writes
 
     magic "TKRN", u16 version, u32 length of the payload, 16 bytes of its SHA-256, the payload
 
-The payload is the name, workgroup, arguments, Dims, buffers and body, in that order. A number is
-seven bits in a byte, the lowest first, the highest bit set where more follow; a signed one is
-folded (0, -1, 1, -2, ...). A string is its length and UTF-8. Tags are in `kernel.tags`. Values are
-numbered in the order of their definitions.
+The payload is the name, workgroup, arguments, Dims, buffers, body and whether it is guarded, in
+that order. A number is seven bits in a byte, the lowest first, the highest bit set where more
+follow; a signed one is folded (0, -1, 1, -2, ...). A string is its length and UTF-8. Tags are in
+`kernel.tags`. Values are numbered in the order of their definitions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tetrad.core.errors import (
     ParseError,
     ShapeError,
     TetradError,
-    UnsupportedError,
+    TraceError,
     an,
 )
 from tetrad.core.floats import guarded
@@ -58,6 +58,10 @@ def to_bytes(program: n.Program) -> bytes:
     >>> data[:6], from_bytes(data).name
     (b'TKRN\\x01\\x00', 'empty')
     """
+    if not isinstance(program, n.Program):
+        hint = "td.kernel.build makes one, td.kernel.parse reads one"
+        came = an(type(program).__name__)
+        raise TraceError(f"to_bytes: expected a program, got {came}", hint=hint)
     verify(program)
     writer = ByteWriter(program)
     writer.program(program)
@@ -126,9 +130,6 @@ class ByteWriter:
         self.numbers: dict[n.Instr, int] = {}
 
     def program(self, program: n.Program) -> None:
-        if program.guarded:
-            message = f"{program.name}: a guarded program is one that a compiler made of another"
-            raise UnsupportedError(message, hint="write the program that it was made of")
         self.string(program.name)
         for size in program.workgroup:
             self.number(size)
@@ -144,6 +145,7 @@ class ByteWriter:
         for buffer in program.buffers:
             self.buffer(buffer)
         self.block(program.body)
+        self.out.append(program.guarded)
 
     def buffer(self, buffer: n.Buffer) -> None:
         self.string(buffer.name)
@@ -291,7 +293,9 @@ class ByteReader:
         self.buffers = tuple(self.buffer(dims) for _ in range(self.count(MAX_DECLARED)))
         used = [dim.name for dim in dims_used(self.buffers)]
         self.require(used == [*dims], "the Dims that counts mention, by name")
-        return n.Program(name, self.buffers, self.args, workgroup, self.block(0))
+        body, is_guarded = self.block(0), self.byte()
+        self.require(is_guarded < 2, "0 or 1 for a guarded program")
+        return n.Program(name, self.buffers, self.args, workgroup, body, bool(is_guarded))
 
     def dims(self) -> dict[str, Size]:
         found: dict[str, Size] = {}

@@ -14,7 +14,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from tetrad.core import lazy
-from tetrad.core.errors import VerifyError
+from tetrad.core.errors import UnknownKernelError, VerifyError
 from tetrad.core.record import record, replace
 from tetrad.kernel import nodes as n
 from tetrad.kernel.returns import without_returns
@@ -101,9 +101,8 @@ def registered(k: KernelBuilder, id: str) -> Any:
     """The builder of a registered program."""
     try:
         return registry().entry(id)._builder
-    except KeyError as error:
-        hint = "td.kernel.registry.entries() lists them, register adds one"
-        raise VerifyError("V016", f"{k.name}: {error.args[0]}", hint=hint) from None
+    except UnknownKernelError as error:
+        raise VerifyError("V016", f"{k.name}: {error.message}", hint=error.hint) from None
 
 
 def sized(k: KernelBuilder, id: str, x: object) -> object:

@@ -157,12 +157,12 @@ def fixtures_step(entry: Entry, program: n.Program) -> str:
             f"{len(entry.inputs)} inputs and {len(entry.expected)} expected outputs: an entry has "
             "at least one case, and an answer for each"
         )
-    read = [b.name for b in program.buffers if not b.is_scratch and b.access != "write"]
-    written = [b.name for b in program.buffers if b.is_written]
+    read = [b for b in program.buffers if not b.is_scratch and b.access != "write"]
+    written = [b for b in program.buffers if b.is_written]
     for i, (given, wanted) in enumerate(zip(entry.inputs, entry.expected, strict=True)):
-        refuse_count(f"inputs of case {i}", given, read)
+        refuse_content(f"inputs of case {i}", given, read)
         if not isinstance(wanted, ExpectedTrap):
-            refuse_count(f"expected outputs of case {i}", wanted, written)
+            refuse_content(f"expected outputs of case {i}", wanted, written)
     return number(len(entry.inputs), "case")
 
 
@@ -186,9 +186,20 @@ def optimised(program: n.Program) -> n.Program:
     return found.program
 
 
-def refuse_count(what: str, case: Bytes, buffers: list[str]) -> None:
+def refuse_content(what: str, case: Bytes, buffers: list[n.Buffer]) -> None:
+    """A byte string for each buffer, of whole elements."""
+    if not isinstance(case, list | tuple):
+        raise CheckError(f"{what}: {type(case).__name__}, not a list of byte strings")
     if len(case) != len(buffers):
-        raise CheckError(f"{what}: {len(case)} byte strings for {len(buffers)} buffers {buffers}")
+        names = [b.name for b in buffers]
+        raise CheckError(f"{what}: {len(case)} byte strings for {len(buffers)} buffers {names}")
+    for buffer, data in zip(buffers, case, strict=True):
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise CheckError(f"{what}: {buffer.name} is {type(data).__name__}, not bytes")
+        if len(data) % buffer.dtype.nbytes:
+            raise CheckError(
+                f"{what}: {buffer.name} has {len(data)} bytes, no whole number of {buffer.dtype}"
+            )
 
 
 def witness_step(entry: Entry, program: n.Program) -> str:
@@ -245,6 +256,10 @@ def run_or_raise(entry: Entry, program: n.Program, backend: str, samples: Sequen
 
 
 def cases_of(entry: Entry, program: n.Program, launch: Launch) -> str:
+    try:
+        fixtures_step(entry, program)
+    except CheckError:
+        raise CheckError("the cases do not fit the program: see the step 'fixtures'") from None
     grid = grid_of(entry)
     for i, (given, wanted) in enumerate(zip(entry.inputs, entry.expected, strict=True)):
         compare_case(entry, program, given, wanted, entry.args, grid, launch, f"case {i}")

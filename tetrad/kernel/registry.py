@@ -17,7 +17,14 @@ import numpy as np
 
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, bool_
-from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
+from tetrad.core.errors import (
+    DtypeError,
+    RegistryError,
+    ShapeError,
+    UnknownKernelError,
+    UnsupportedError,
+    an,
+)
 from tetrad.core.record import field, record, replace
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder
@@ -115,6 +122,7 @@ class Entry:
 
     def build_or_raise(self, *sizes: Any, **named: Any) -> n.Program:
         """The same, but sizes that cannot be raise the error."""
+        refuse_settings(self.id, self._builder, sizes, named)
         with building(self.id):
             return in_region(self.id, self._builder(*sizes, **named))
 
@@ -216,12 +224,18 @@ def register(
     >>> entry, remove("user::math::nothing")
     (<kernel user::math::nothing>, None)
     """
-    if id.count("::") != 2 or not all(id.split("::")):
-        raise ValueError(f"registry: the id {id!r} does not read package::domain::name")
+    if not isinstance(id, str) or id.count("::") != 2 or not all(id.split("::")):
+        raise RegistryError(f"registry: the id {id!r} does not read package::domain::name")
+    refuse_malformed(id, category, inputs, expected, settings)
 
     def make(builder: Builder) -> Entry:
+        if not callable(builder):
+            came = an(type(builder).__name__)
+            raise RegistryError(f"{id}: build is {came}, not a function that returns a program")
+        if not is_ours(builder):
+            load_library()  # what collides with it fails here, not in whoever asks for entries
         if id in _entries:
-            raise ValueError(f"registry: two kernels are called {id}")
+            raise RegistryError(f"registry: two kernels are called {id}")
         made = Entry(id, builder, inputs, expected, category, **settings)
         refuse_collision(made)
         _entries[id] = made
@@ -232,7 +246,62 @@ def register(
 
 def remove(id: str) -> None:
     """Forget an entry, for instance to register another version of it."""
+    if id not in _entries:
+        load_library()
+    if id not in _entries:
+        raise unknown(id)
     del _entries[id]
+
+
+# -- what a registration refuses -------------------------------------------------------------------
+
+
+def refuse_malformed(
+    id: str, category: str, inputs: object, expected: object, settings: Mapping[str, Any]
+) -> None:
+    """A setting of the wrong kind; whether the cases fit the program is for the harness to say."""
+    tolerance, grid = settings.get("tolerance", 0), settings.get("grid")
+    if not isinstance(category, str):
+        raise RegistryError(f"{id}: category is {category!r}, not a word")
+    for name, cases in (("inputs", inputs), ("expected", expected)):
+        if not isinstance(cases, list | tuple):
+            came = an(type(cases).__name__)
+            raise RegistryError(f"{id}: {name} is {came}, not a list with one item for each case")
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int) or tolerance < 0:
+        raise RegistryError(f"{id}: tolerance is {tolerance!r}, not a number of ULPs, 0 or more")
+    if grid is not None and not callable(grid) and not is_grid(grid):
+        hint = "grid=(x, y, z), or a function of the builder's sizes that gives them"
+        raise RegistryError(f"{id}: grid is {grid!r}, not three numbers of workgroups", hint=hint)
+    if not isinstance(settings.get("args") or {}, Mapping):
+        raise RegistryError(f"{id}: args is {settings['args']!r}, not a dict of index arguments")
+
+
+def is_grid(grid: object) -> bool:
+    return (
+        isinstance(grid, tuple | list)
+        and len(grid) == 3
+        and all(isinstance(size, int) and size >= 0 for size in grid)
+    )
+
+
+def refuse_settings(
+    id: str, builder: Builder, sizes: Sequence[Any], named: Mapping[str, Any]
+) -> None:
+    """Sizes are whole numbers, and every buffer has a name of its own. Which parameter is which
+    its default tells."""
+    if not sizes and not named:
+        return
+    parameters = signature(builder).parameters
+    names: dict[str, str] = {}
+    for parameter, given in signature(builder).bind(*sizes, **named).arguments.items():
+        default = parameters[parameter].default
+        if type(default) is int and isinstance(given, bool | float | str | np.floating):
+            raise ShapeError(f"Fix: {id}: {parameter}={given!r} must be a whole number")
+        if isinstance(default, str) and given in names:
+            both = f"{names[given]} and {parameter}"
+            raise ShapeError(f"Fix: {id}: {both} are both called {given!r}; name them differently")
+        if isinstance(default, str):
+            names[given] = parameter
 
 
 # -- programs --------------------------------------------------------------------------------------
@@ -266,10 +335,20 @@ def has_trap(program: n.Program) -> bool:
 
 def entries() -> list[Entry]:
     """Every registered program, by id."""
+    load_library()
+    return [_entries[id] for id in sorted(_entries)]
+
+
+def load_library() -> None:
+    """Import every module of the library; each registers its own."""
     library = lazy.module(LIBRARY)
     for module in pkgutil.iter_modules(library.__path__):
         lazy.module(f"{LIBRARY}.{module.name}")
-    return [_entries[id] for id in sorted(_entries)]
+
+
+def is_ours(builder: Builder) -> bool:
+    """Is this a builder of the library, whose modules are imported one by one?"""
+    return str(getattr(builder, "__module__", "")).startswith(f"{LIBRARY}.")
 
 
 def entry(id: str) -> Entry:
@@ -280,8 +359,21 @@ def entry(id: str) -> Entry:
     """
     known = {e.id: e for e in entries()}
     if id not in known:
-        raise KeyError(f"no kernel {id!r}; there are {', '.join(known)}")
+        raise unknown(id)
     return known[id]
+
+
+def unknown(id: object) -> UnknownKernelError:
+    """The error that names those with a similar id, or with a similar last part of it."""
+    close = lazy.module("difflib").get_close_matches
+    ends = {known.rpartition("::")[2]: known for known in sorted(_entries)}
+    near = [*close(str(id), list(_entries)), *map(ends.get, close(str(id).split(":")[-1], ends))]
+    meant = f"did you mean {' or '.join(dict.fromkeys(near[:3]))}? " if near else ""
+    return UnknownKernelError(
+        f"no kernel {id!r}",
+        hint=f"{meant}td.kernel.registry.entries() lists all {len(_entries)}, as does "
+        "`tetrad inspect kernel`",
+    )
 
 
 def check(
@@ -333,13 +425,16 @@ def extensions() -> dict[str, tuple[int, str, Entry]]:
 def refuse_collision(made: Entry) -> None:
     if made.extension is None:
         return
+    if not isinstance(made.extension, tuple) or [*map(type, made.extension)] != [str, str]:
+        raise RegistryError(f"{made.id}: extension is {made.extension!r}, not (name, kind)")
     name, kind = made.extension
     if kind not in EXTENSION_KINDS:
-        raise ValueError(f"{made.id}: an extension is {', '.join(EXTENSION_KINDS)}, not {kind!r}")
+        listed = ", ".join(EXTENSION_KINDS)
+        raise RegistryError(f"{made.id}: an extension is {listed}, not {kind!r}")
     for other in _entries.values():
         taken = other.extension[0] if other.extension is not None else None
         if taken is not None and extension_id(taken) == extension_id(name):
-            raise ValueError(
+            raise RegistryError(
                 f"{made.id}: extension {name!r} has the number {extension_id(name):08X} of "
                 f"{taken!r} ({other.id}); choose another name"
             )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import pairwise
 
-from tetrad.core.dtypes import bool_
+from tetrad.core.dtypes import REAL_DTYPES, DType, index
 from tetrad.core.errors import VerifyError
 from tetrad.core.sizes import MAX_ELEMENTS, bind, dims_of
 from tetrad.kernel import nodes as n
@@ -25,6 +25,7 @@ MAX_NESTING = 64
 MAX_INSTRUCTIONS = 100_000
 MAX_LANES = 4096
 MAX_RETURNS = 32
+ELEMENTS = frozenset(dtype.name for dtype in (*REAL_DTYPES, index))  # what kernels hold
 
 CODES = {
     "K001": "workgroup sizes are at least 1, and their product is bounded",
@@ -39,7 +40,7 @@ CODES = {
     "K020": "a literal load address lies in the buffer",
     "K021": "read buffers are not stored to, write buffers not loaded from",
     "K022": "buffers have at most 2**48 elements",
-    "K023": "no element access to types below one byte",
+    "K023": "no element access to types below one byte, complex or quantised ones",
     "K024": "a uniform address is written with a uniform value",
     "K026": "literals are Python numbers that their type represents exactly; codes of traps are "
     "1 to 32767",
@@ -148,6 +149,8 @@ class Check:
             rule = RULES.get(type(instr))
             if rule is None:
                 self.report("K010", f"{type(instr).__name__} is not an instruction")
+            elif isinstance(instr, n.Value) and instr.dtype.name not in ELEMENTS:
+                self.report("K023", f"no kernel computes with {instr.dtype}", instr)
             elif self.operands(instr):
                 rule(self, instr)
             self.nested(instr)
@@ -226,11 +229,8 @@ def _check_buffer(check: Check, buffer: n.Buffer) -> None:
             "K010",
             f"buffer {buffer.name}: access {buffer.access!r} is not one of {', '.join(ACCESSES)}",
         )
-    if buffer.dtype.bits < 8 and buffer.dtype is not bool_:
-        check.report(
-            "K023",
-            f"buffer {buffer.name}: {buffer.dtype} is below one byte; address words and shift",
-        )
+    if buffer.dtype.name not in ELEMENTS:
+        check.report("K023", f"buffer {buffer.name}: {refused_element(buffer.dtype)}")
     if buffer.zeroed and not buffer.is_scratch:
         check.report("K003", f"buffer {buffer.name}: only scratch is zeroed")
     largest = (
@@ -244,6 +244,15 @@ def _check_buffer(check: Check, buffer: n.Buffer) -> None:
         _check_scratch(check, buffer, largest)
     elif largest is not None and largest < 0:
         check.report("K003", f"buffer {buffer.name}: count {buffer.count} is negative")
+
+
+def refused_element(dtype: DType) -> str:
+    """Why no element of this type is loaded, and what to do."""
+    if dtype.is_complex:
+        return f"no kernel loads {dtype}; declare twice as many {dtype.real}, real and imaginary"
+    if dtype.bits < 8:
+        return f"{dtype} is below one byte; address words and shift"
+    return f"no kernel loads {dtype}; declare the bytes of its blocks, u8 or u32, and shift"
 
 
 def _check_scratch(check: Check, buffer: n.Buffer, largest: int | None) -> None:

@@ -143,7 +143,7 @@ def run_callback(step: Callback, memory: Memory, dims: Dims) -> None:
         value_of(slot, memory, dims).copy().reshape(bound_shape(kind, dims))
         for slot, kind in zip(step.inputs, step.given, strict=True)
     ]
-    made = step.function(given, [bound_shape(s.type, dims) for s in step.outputs])
+    made = step.function(given, [bound_shape(s.type, dims) for s in step.outputs], step.source)
     memory.update((slot, np.ravel(a)) for slot, a in zip(step.outputs, made, strict=True))
 
 

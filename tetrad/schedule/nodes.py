@@ -188,8 +188,10 @@ class HostCall:
         return frozenset(part.slot for part in self.operands if part.access != "write")
 
 
-# arrays and the shapes of the results in, the results out
-ArrayFunction = Callable[[Sequence[np.ndarray], Sequence[tuple[int, ...]]], Sequence[np.ndarray]]
+# arrays, the shapes of the results and the user's line in, the results out
+ArrayFunction = Callable[
+    [Sequence[np.ndarray], Sequence[tuple[int, ...]], Source | None], Sequence[np.ndarray]
+]
 
 
 @record(eq=False)
@@ -227,7 +229,7 @@ def unknown_function(name: str) -> ArrayFunction:
     """That of a callback which was read from a text."""
 
     def missing(
-        arrays: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]]
+        arrays: Sequence[np.ndarray], shapes: Sequence[tuple[int, ...]], source: Source | None
     ) -> Sequence[np.ndarray]:
         raise UnsupportedError(f"{name}: a function of Python's cannot be read from a text")
 

@@ -33,17 +33,34 @@ def push(
 ) -> Both:
     """Primals and tangents of the outputs, when the nodes in `seeds` change as given."""
     done: dict[Node, Both] = {node: ((node,), (tangent,)) for node, tangent in seeds.items()}
-    for node in topological(outputs):
+    order = list(topological(outputs))
+    stopped = behind_stops(outputs, order)
+    for node in order:
         if node not in done:
             try:
                 with taken_from(node.source):
-                    done[node] = push_node(node, done, nested)
+                    done[node] = push_node(node, done, nested, stopped)
             except TetradError as error:
                 raise error.located(node.source) from None
     return tuple(done[o][0][0] for o in outputs), tuple(done[o][1][0] for o in outputs)
 
 
-def push_node(node: Node, done: Mapping[Node, Both], nested: Mapping[Op, NestedRule]) -> Both:
+def behind_stops(outputs: Sequence[Node], order: Sequence[Node]) -> set[Node]:
+    """Nodes that matter to the outputs through a `stop_gradient` only: nobody asks how they change,
+    so they need no rule."""
+    stop = REGISTRY["stop_gradient"]
+    if not any(node.op is stop for node in order):
+        return set()
+    seen = set(outputs)
+    for node in reversed(order):
+        if node in seen and node.op is not stop:
+            seen.update(node.inputs)
+    return set(order) - seen
+
+
+def push_node(
+    node: Node, done: Mapping[Node, Both], nested: Mapping[Op, NestedRule], stopped: set[Node]
+) -> Both:
     if node.op is item:
         primals, tangents = done[node.inputs[0]]
         return primals[node.param("index") :][:1], tangents[node.param("index") :][:1]
@@ -51,7 +68,7 @@ def push_node(node: Node, done: Mapping[Node, Both], nested: Mapping[Op, NestedR
     tangents = tuple(done[i][1][0] for i in node.inputs)
     moved = with_inputs(node, primals)
     all_results = results(moved) if len(moved.types) > 1 or node.op in nested else (moved,)
-    if all(t is None for t in tangents):
+    if node in stopped or all(t is None for t in tangents):
         return all_results, (None,) * len(all_results)
     if node.op in nested:
         return nested[node.op](moved, primals, tangents)
@@ -91,7 +108,9 @@ def contribution(node: Node, i: int, tangent: Node, result: Any, params: dict[st
         return apply(op, [*node.inputs[:i], tangent, *node.inputs[i + 1 :]], params)
     why = op.no_derivative or f"no rule says how it changes with operand {i}"
     raise UnsupportedError(
-        f"{op.name} is not differentiable: {why}", source=node.source, hint="td.stop_gradient stops"
+        f"{op.name} is not differentiable: {why}",
+        source=node.source,
+        hint="td.stop_gradient around its result makes that a constant",
     )
 
 

@@ -74,7 +74,7 @@ class Thunk:
             copied(place, dtype, shape)
             for place, (dtype, shape) in zip(places[:count], self.given, strict=True)
         ]
-        made = self.step.function(given, self.gives)
+        made = self.step.function(given, self.gives, self.step.source)
         for place, array in zip(places[count:], made, strict=True):
             source = np.ascontiguousarray(array)
             ctypes.memmove(place, source.__array_interface__["data"][0], source.nbytes)

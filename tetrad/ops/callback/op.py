@@ -16,6 +16,7 @@ from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError
 from tetrad.core.op import op
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
+from tetrad.core.source import Source
 from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
@@ -43,10 +44,20 @@ class HostFunction:
     def __str__(self) -> str:
         return self.name
 
-    def __call__(self, arrays: Sequence[Array], shapes: Sequence[Shape]) -> tuple[Array, ...]:
-        """Run it, and check what it returns."""
+    def __call__(
+        self, arrays: Sequence[Array], shapes: Sequence[Shape], source: Source | None = None
+    ) -> tuple[Array, ...]:
+        """Run it, and check what it returns. `source`: the user's line, for errors of ours; what
+        the function raises stays as it is."""
         positional, named = unflatten(self.given, list(arrays))
-        leaves, tree = flatten(self.function(*positional, **named))
+        made = self.function(*positional, **named)
+        try:
+            return self.results(made, shapes)
+        except TetradError as error:
+            raise error.located(source) from None
+
+    def results(self, made: Any, shapes: Sequence[Shape]) -> tuple[Array, ...]:
+        leaves, tree = flatten(made)
         if tree is not self.gives:
             wanted, came = (", ".join(t.leaf_names("result")) for t in (self.gives, tree))
             raise TraceError(
@@ -93,14 +104,15 @@ def callback_type(
 def callback(
     *operands: Array, function: HostFunction, shapes: tuple[Shape, ...], vmap_method: str
 ) -> Array | tuple[Array, ...]:
-    """function(operands), of copies, so that it cannot change what it is given.
+    """function(operands), of copies, so that it cannot change what it is given; copies of what it
+    returns, so that it cannot change that later.
 
     >>> given, gives = flatten(((0,), {}))[1], flatten(0)[1]
     >>> turned = HostFunction(np.flip, given, gives, (as_dtype("int64"),))
     >>> callback(np.arange(3), function=turned, shapes=((3,),), vmap_method="sequential")
     array([2, 1, 0])
     """
-    made = function([np.array(x) for x in operands], shapes)
+    made = tuple(np.array(x) for x in function([np.array(x) for x in operands], shapes))
     return made[0] if len(made) == 1 else made
 
 
