@@ -70,10 +70,26 @@ SUMS = "sums over groups are taken while a product is in registers, in the order
 
 
 def is_product_seen(node: Node) -> bool:
-    """Is it a product of two matrices, transposed or converted any number of times?"""
-    while node.op is transpose or node.op.converts:
+    """Is it a product of two matrices, transposed or converted any number of times? Axes of size 1
+    before a matrix may be dropped."""
+    is_matrix = node.type.rank == 2
+    while is_turned(node) or node.op.converts or drops_ones(node):
         node = node.inputs[0]
-    return is_plain(node) and node.type.rank == 2 and node.type.dtype in FLOATS
+    is_one = is_plain(node) and all(n == 1 for n in node.type.shape[:-2])
+    return is_matrix and is_one and node.type.dtype in FLOATS
+
+
+def is_turned(node: Node) -> bool:
+    """Is it a transpose of the last two axes?"""
+    rank = node.type.rank
+    return node.op is transpose and node.param("perm") == (*range(rank - 2), rank - 1, rank - 2)
+
+
+def drops_ones(node: Node) -> bool:
+    if not node.op.view:
+        return False
+    before, after = node.inputs[0].type.shape, node.type.shape
+    return before == (1,) * (len(before) - len(after)) + after
 
 
 seen = var("seen", where=is_product_seen)
@@ -112,11 +128,11 @@ def product_of(seen: Node) -> tuple[Node, Node, tuple[DType, ...]]:
     """The factors of a product, exchanged where it is transposed, and the dtypes it goes
     through."""
     through: tuple[DType, ...] = ()
-    is_turned = False
+    is_exchanged = False
     while not is_plain(seen):
         if seen.op.converts:
             through = (seen.type.dtype, *through)
-        is_turned ^= seen.op is transpose and seen.param("perm") == (1, 0)
+        is_exchanged ^= is_turned(seen)
         seen = seen.inputs[0]
-    a, b = seen.inputs
-    return (swapped(b), swapped(a), through) if is_turned else (a, b, through)
+    a, b = (reshape(x, x.type.shape[-2:]) for x in seen.inputs)
+    return (swapped(b), swapped(a), through) if is_exchanged else (a, b, through)

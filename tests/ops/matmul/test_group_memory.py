@@ -107,7 +107,11 @@ def test_derivatives_by_factors_of_any_dtype(of_rows: Any, of_weight: Any) -> No
     def by_zero(zero: td.Array, x: td.Array) -> td.Array:
         return curved(x, Weight(q.codes, q.scale, zero, "int4", 64, q.dtype))
 
+    def by_scale_of_einsum(scale: td.Array, x: td.Array) -> td.Array:
+        return total(by_einsum(x, Weight(q.codes, scale, q.zero_point, "int4", 64, q.dtype)))
+
     check(td.grad(by_scale), q.scale, x, least=2)
+    check(td.grad(by_scale_of_einsum), q.scale, x, least=2)
     check(td.grad(by_zero), q.zero_point, x, least=2)
 
 
