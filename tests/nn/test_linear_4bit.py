@@ -503,6 +503,11 @@ BAD = [
     (lambda: grouped(X, W, SCALE, ZERO.T, B, group_size=8), ShapeError, r"zero points.*\[2, 3\]"),
     (lambda: grouped(X, W, SCALE, ZERO, B, group_size=8.0), SettingError, "group_size: expected"),
     (
+        lambda: grouped(X, W, SCALE, ZERO, B, group_size=np.True_),
+        SettingError,
+        "group_size: expected",
+    ),
+    (
         lambda: grouped(X, W, *(np.ones((6, 3), "f4"),) * 2, B, group_size=3, activations="int8"),
         ShapeError,
         "rows in 8 bits take groups of whole words, got group_size=3",

@@ -178,7 +178,7 @@ def check_count(name: str, count: int, what: str) -> None:
 
 def check_group_size(name: str, inputs: int, outputs: int, group_size: Any) -> int:
     check_positive(name, inputs, outputs)
-    if isinstance(group_size, bool) or not hasattr(group_size, "__index__"):
+    if isinstance(group_size, bool | np.bool_) or not hasattr(group_size, "__index__"):
         raise SettingError(f"{name}: group_size", "a number of inputs, an int", group_size)
     size = operator.index(group_size)
     if size <= 0:
