@@ -322,13 +322,15 @@ def test_sizes_may_come_from_arguments() -> None:
         ),
         (symbolic(), [], {}, "D004", r"y is only written, so its size must be known, not 2\*size"),
         (symbolic(), [], {"args": {"size": 2**62}}, "D004", "would take"),
-        (symbolic(), [], {"args": {"size": -1}}, "D004", "would take"),
+        (symbolic(), [], {"args": {"size": -1}}, "D004", "size = -1 is negative"),
+        (symbolic(), [], {}, "D004", r"hint: args=\{'size': ...\}"),
+        (symbolic(), [], {"args": {"sze": 64}}, "D005", "no argument 'sze'; it has size"),
         (
             symbolic(),
             [],
             {"args": {"size": 1, "other": 2}},
             "D005",
-            "there is no argument 'other'; it has none",
+            "there is no argument 'other'; it has size",
         ),
         (
             scale(),

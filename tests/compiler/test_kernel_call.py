@@ -365,6 +365,7 @@ ONES = np.ones(4, np.float32)
         (needs_argument(), [], {}, "D005", "no value for argument 'shift'"),
         (needs_argument(), [], {"args": {"shift": 1.5}}, "D005", "argument shift is 1.5"),
         (needs_argument(), [], {"args": {"shift": 1 << 64}}, "D005", "leaves 64 bits"),
+        (TWICE, [ONES], {"args": {"size": -4}}, "D004", "-4 is negative(.|\n)*_call.py line"),
         (TWICE, [ONES], {"args": {"other": 1}}, "D005", "no argument 'other'; it has size"),
         (TWICE, [ONES], {"grid": (1, 1)}, "D006", "three numbers of workgroups"),
         (TWICE, [ONES], {"grid": (1, -1, 1)}, "D006", "three numbers of workgroups"),

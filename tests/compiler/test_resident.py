@@ -20,7 +20,7 @@ from tetrad.backends.cpu.memory import Storage
 from tetrad.backends.cpu.pool import state
 from tetrad.compiler import dispatch as dispatching
 from tetrad.core.dtypes import f32, i32, i64, index, u8, u32
-from tetrad.core.errors import BadInputs, TrapError
+from tetrad.core.errors import BackendError, BadInputs, TrapError
 from tetrad.core.sizes import Dim
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
@@ -373,3 +373,19 @@ def test_loops_and_arguments_count_for_coverage() -> None:
     assert len(td.dispatch(program, [], (2, 1, 1), args={"size": 128, "trips": 4})[0]) == 512
     with pytest.raises(BadInputs, match="up to element 95, it has 128"):
         td.dispatch(program, [], (2, 1, 1), args={"size": 128, "trips": 3})
+
+
+@pytest.mark.parametrize("count", [2**50, 2**60, 2**62, 2**80])
+def test_more_than_the_memory_holds_is_an_error_of_the_back_end(count: int) -> None:
+    with pytest.raises(BackendError, match=f"no memory for {count} elements of") as error:
+        td.kernel.resident(count, td.float32)
+    assert error.value.code == "1001" and error.value.hint
+
+
+def test_types_without_elements_of_their_own_are_refused() -> None:
+    nibbles = td.asarray([1, 2, 3], dtype=td.int4)
+    for values, dtype in ((5, td.int4), (nibbles, None), ([1, 2], td.uint4), (b"ab", td.int4)):
+        with pytest.raises(BadInputs, match=r"no elements of u?int4(.|\n)*td.uint8") as error:
+            td.kernel.resident(values, dtype)
+        assert error.value.code == "D009"
+    assert td.kernel.resident(nibbles.astype(td.int8)).read().tolist() == [1, 2, 3]

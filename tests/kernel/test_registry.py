@@ -23,6 +23,7 @@ from tetrad.core.errors import (
 from tetrad.kernel import nodes as n
 from tetrad.kernel import registry
 from tetrad.kernel.build import KernelBuilder
+from tetrad.kernel.cost import cost_of
 from tetrad.kernel.registry import Entry, in_region, register
 
 ENTRIES = registry.entries()
@@ -260,6 +261,14 @@ def test_two_names_with_one_number_are_refused(ours: str) -> None:
 def test_an_extension_has_one_of_the_kinds(ours: str) -> None:
     with pytest.raises(ValueError, match="ternary"):
         registry.register(ours, build=doubled, extension=("x", "quaternary"), **cases())
+
+
+@pytest.mark.parametrize("size", [1, 5, 16, 17, 100])
+def test_flops_are_those_of_the_invocations_behind_a_guard(size: int) -> None:
+    program = registry.entry("tetrad::math::add").build(size)
+    assert cost_of(program, (-(-size // 16), 1, 1), {}).flops == size
+    assert cost_of(program, (1, 1, 1), {}).flops == min(size, 16)
+    assert cost_of(program, (1, 2, 1), {}).flops == 32  # along another axis: all count
 
 
 def test_extensions_are_pairwise_distinct() -> None:

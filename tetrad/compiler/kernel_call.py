@@ -22,6 +22,7 @@ from tetrad.compiler.launch_inputs import (
     SHORT,
     SIZE,
     refuse_invalid,
+    refuse_negative,
     refuse_scratch,
     refuse_small_grid,
     storage_of,
@@ -251,6 +252,10 @@ def checked_size(program: Program, name: str, value: Any, names: set[str]) -> Si
     if not -(1 << 63) <= value < 1 << 63:
         message = f"{program.name}: argument {name} = {value} leaves 64 bits"
         raise BadInputs(message, code=ARGUMENT, source=user_source())
+    try:
+        refuse_negative(program, name, int(value))
+    except BadInputs as error:
+        raise error.located(user_source()) from None
     return int(value)
 
 

@@ -73,10 +73,10 @@ def checked_args(program: Program, args: Args) -> dict[str, int]:
         raise BadInputs(
             f"{program.name}: no value for argument {missing[0]!r}", code=ARGUMENT, hint=hint
         )
-    named = {d.name for b in program.buffers if b.count is not None for d in dims_of(b.count)}
+    named = dims_named(program)
     for name, value in args.items():
         if name not in program.args and name not in named:
-            known = ", ".join(program.args) or "none"
+            known = ", ".join(dict.fromkeys((*program.args, *sorted(named)))) or "none"
             raise BadInputs(
                 f"{program.name}: there is no argument {name!r}; it has {known}", code=ARGUMENT
             )
@@ -87,7 +87,25 @@ def checked_args(program: Program, args: Args) -> dict[str, int]:
             raise BadInputs(
                 f"{program.name}: argument {name} = {value} leaves 64 bits", code=ARGUMENT
             )
+        refuse_negative(program, name, int(value))
     return {name: int(value) for name, value in args.items()}
+
+
+def dims_named(program: Program) -> set[str]:
+    """The Dims that counts of buffers mention."""
+    return {d.name for b in program.buffers if b.count is not None for d in dims_of(b.count)}
+
+
+def refuse_negative(program: Program, name: str, value: int) -> None:
+    """A size of buffers is 0 or more; other arguments may be anything."""
+    if value < 0 and name in dims_named(program):
+        sized = next(b for b in program.buffers if name in {d.name for d in dims_of(b.count or 0)})
+        raise BadInputs(
+            f"{program.name}: argument {name} = {value} is negative, and buffer {sized.name} has "
+            f"{sized.count} elements",
+            code=SIZE,
+            hint="sizes are 0 or more",
+        )
 
 
 # -- buffers ---------------------------------------------------------------------------------------
@@ -264,8 +282,12 @@ def output_bytes(program: Program, buffer: Buffer, declared: int | None) -> int:
             f"{program.name}: {buffer.name} is only written, so its size must be known, not "
             f"{buffer.count}"
         )
+        names = [] if buffer.count is None else sorted(d.name for d in dims_of(buffer.count))
+        hint = "args={" + ", ".join(f"{name!r}: ..." for name in names) + "}"
         raise BadInputs(
-            message, code=SIZE, hint="declare the buffer with count=, or make it readwrite"
+            message,
+            code=SIZE,
+            hint=hint if names else "declare the buffer with count=, or make it readwrite",
         )
     needed = declared * buffer.dtype.nbytes
     if not 0 <= needed <= MAX_BYTES:

@@ -14,11 +14,13 @@ import numpy as np
 
 from tetrad.arrays.creation import asarray
 from tetrad.backends import backend_named
+from tetrad.core.backend import MEMORY
 from tetrad.core.dtypes import DType, as_dtype
-from tetrad.core.errors import BadInputs, an
+from tetrad.core.errors import BackendError, BadInputs, an
 from tetrad.tracing.array import Array
 
 RESIDENT = "D009"  # code of errors
+MOST = 1 << 62  # bytes
 LAYOUTS: dict[tuple[str, str, int], int] = {}  # one number for buffers that launches take alike
 
 
@@ -70,18 +72,28 @@ def resident(values: Any, dtype: Any = None, backend: str = "cpu") -> ResidentBu
     >>> held.read()
     Array([1., 2., 3., 4.], float32)
     """
-    array = content(values, dtype)
-    kind, runner = as_dtype(array.dtype), backend_named(backend, "resident")
-    return ResidentBuffer(runner.resident(array), kind, array.size, backend)
+    runner = backend_named(backend, "resident")
+    try:
+        array = content(values, dtype)
+        held = runner.resident(array)
+    except MemoryError:
+        told = f"{values} elements of {dtype}" if isinstance(values, int) else "a copy"
+        raise BackendError(
+            f"resident: no memory for {told}", code=MEMORY, hint="fewer elements at a time"
+        ) from None
+    return ResidentBuffer(held, as_dtype(array.dtype), array.size, backend)
 
 
 def content(values: Any, dtype: Any) -> np.ndarray:
     """The elements in a row."""
     kind = None if dtype is None else as_dtype(dtype)
+    refuse_packed(kind if kind is not None else getattr(values, "dtype", None))
     if isinstance(values, int | np.integer) and not isinstance(values, bool):
         if kind is None or values < 0:
             message = f"resident: {values} elements of {dtype}"
             raise BadInputs(message, code=RESIDENT, hint="td.kernel.resident(count, dtype)")
+        if values * kind.nbytes > MOST:  # NumPy would not even try
+            raise MemoryError
         return np.zeros(int(values), kind.np)
     if isinstance(values, bytes | bytearray | memoryview):
         return raw(values, kind)
@@ -92,6 +104,14 @@ def content(values: Any, dtype: Any) -> np.ndarray:
         raise BadInputs(message, code=RESIDENT)
     array = np.asarray(values if isinstance(values, ResidentBuffer) else asarray(values))
     return np.array(array, None if kind is None else kind.np).reshape(-1)
+
+
+def refuse_packed(kind: Any) -> None:
+    """Kernels load no element of such a type; they are given its bytes."""
+    if isinstance(kind, DType) and kind.is_quantized:
+        message = f"resident: kernels have no elements of {kind}"
+        hint = "hold its bytes as td.uint8, or convert with astype(td.int8)"
+        raise BadInputs(message, code=RESIDENT, hint=hint)
 
 
 def raw(values: bytes | bytearray | memoryview, kind: DType | None) -> np.ndarray:

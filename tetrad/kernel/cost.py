@@ -1,8 +1,9 @@
 """Kernel language, cost: an estimate of what one launch of a program does.
 
 Receives a program, its grid and its index arguments; returns the flops of all invocations and the
-bytes of its buffers. Guards and branches count as taken. A loop counts its trips where its bounds
-follow from literals and arguments, else once.
+bytes of its buffers. Behind a guard of the form position < size stand as many invocations as the
+size says; other branches count as taken. A loop counts its trips where its bounds follow from
+literals and arguments, else once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from tetrad.core.record import record
 from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel import nodes as n
+from tetrad.kernel.grids.infer import is_along_x, is_own_position
 
 FLOPS: dict[type[n.Instr], int] = {n.Binary: 1, n.Unary: 1, n.Fma: 2, n.Dot4: 8}
 _BOUND: dict[str, Callable[[int, int], int]] = {
@@ -44,12 +46,14 @@ def cost_of(program: n.Program, grid: tuple[int, int, int], args: Mapping[str, i
     """
     >>> from tetrad.kernel import registry
     >>> cost_of(registry.entry("tetrad::math::add").build(), (1, 1, 1), {})
-    KernelCost(flops=16, bytes_read=40, bytes_written=20)
+    KernelCost(flops=5, bytes_read=40, bytes_written=20)
     """
     invocations = grid[0] * grid[1] * grid[2] * program.lanes
+    along_x = is_along_x(program, [i for i in n.walk(program.body) if isinstance(i, n.Id)])
+    lanes = program.lanes if along_x and grid[1:] == (1, 1) else None
     sizes = {b: nbytes(b, args) for b in program.buffers if not b.is_scratch}
     return KernelCost(
-        flops_of(program.body, args) * invocations,
+        flops_of(program.body, args, invocations, lanes),
         sum(size for b, size in sizes.items() if b.access != "write"),
         sum(size for b, size in sizes.items() if b.is_written),
     )
@@ -61,14 +65,29 @@ def nbytes(buffer: n.Buffer, args: Mapping[str, int]) -> int:
     return bind(buffer.count, args) * buffer.dtype.nbytes if buffer.count and known else 0
 
 
-def flops_of(block: n.Block, args: Mapping[str, int]) -> int:
+def flops_of(block: n.Block, args: Mapping[str, int], invocations: int, lanes: int | None) -> int:
+    """Of all invocations that come to the block. `lanes` of a workgroup, if positions lie along
+    x."""
     total = 0
     for instr in block:
-        inner = sum(flops_of(getattr(instr, name, ()), args) for name in ("body", "then", "orelse"))
+        arms = [getattr(instr, name, ()) for name in ("body", "then", "orelse")]
+        there = behind(instr, args, invocations, lanes)
+        inner = sum(flops_of(arm, args, there, lanes) for arm in arms)
         total += inner * (trips(instr, args) if isinstance(instr, n.For) else 1)
         if isinstance(instr, n.Value) and (instr.dtype.is_float or isinstance(instr, n.Dot4)):
-            total += FLOPS.get(type(instr), 0)
+            total += FLOPS.get(type(instr), 0) * invocations
     return total
+
+
+def behind(instr: n.Instr, args: Mapping[str, int], invocations: int, lanes: int | None) -> int:
+    """How many of the invocations come to what is inside the instruction."""
+    if lanes is None or not isinstance(instr, n.If) or instr.orelse:
+        return invocations
+    cond = instr.cond
+    if not isinstance(cond, n.Compare) or cond.op != "lt" or not is_own_position(cond.lhs, lanes):
+        return invocations
+    end = bound(cond.rhs, args)
+    return invocations if end is None else max(0, min(invocations, end))
 
 
 def trips(loop: n.For, args: Mapping[str, int]) -> int:
