@@ -106,7 +106,7 @@ def test_bits_do_not_depend_on_the_batch(run: Callable[..., Any], name: str, gro
 
 
 @pytest.mark.parametrize("activations", ["", "int8"])
-@pytest.mark.parametrize(("name", "group"), [("int4", 64), ("nf4", 128)])
+@pytest.mark.parametrize(("name", "group"), [("int4", 64), ("int4", 128), ("nf4", 128)])
 def test_every_machine_and_the_evaluator_have_the_same_bits(
     name: str, group: int, activations: str
 ) -> None:

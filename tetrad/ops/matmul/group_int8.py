@@ -3,14 +3,18 @@ they lie, lanes along the columns.
 
 A word of codes is eight columns: four even ones in the low halves of its bytes, four odd ones in
 the high. So rows of x are laid out once in blocks of 128 columns: sixteen words of even codes,
-sixteen of odd ones, the sums of the eight codes that lie in each lane, and a scale. The order is
-that of `ops.matmul.op`.
+sixteen of odd ones, the sums of the eight codes that lie in each lane, and a scale. Where groups
+are whole blocks one sum of a block does, and zero points are taken off before the loop over the
+blocks. The order is that of `ops.matmul.op`.
 
 Entries of the NF4 table are taken in 15 bits, as a high and a low byte: off by at most 2**-15 of
 the scale.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tetrad.core.dtypes import f32, i32, u32
 from tetrad.core.machine import LANES
@@ -27,7 +31,6 @@ from tetrad.schedule.nodes import Launch, Slot
 
 EACH = INT8_BLOCK // LANES  # columns of a lane
 EVEN, ODD, SUM = range(3)  # parts of a block, a word in each lane
-PARTS = 3
 LOW_HALVES = 0x0F0F0F0F
 STEP = 128  # of the high byte of an entry of the table
 UNITS = STEP * 127  # what 1 is
@@ -47,15 +50,21 @@ class GroupInt8(GroupProduct):
 
     def launches(self) -> list[Launch]:
         memory, blocks = self.frame.memory, -(-self.columns // INT8_BLOCK)
-        words = memory.temp("codes", u32, self.rows, blocks * PARTS * LANES)
+        self.blocks, self.is_whole = blocks, has_whole_blocks(self.node)
+        self.parts = SUM if self.is_whole else SUM + 1
+        words = memory.temp("codes", u32, self.rows, blocks * self.parts * LANES)
         scales = memory.temp("scales", f32, self.rows, blocks)
+        sums = memory.temp("sums", f32, self.rows, blocks) if self.is_whole else None
         staged = Frame(self.group.name + "_rows", memory, inputs=[self.x])
-        return [stage_rows(staged, self.x, words, scales), self.launch(words, scales)]
+        return [stage_rows(staged, self.x, words, scales, sums), self.launch(words, scales, sums)]
 
-    def launch(self, words: Slot, scales: Slot) -> Launch:
-        frame = self.frame
+    def launch(self, words: Slot, scales: Slot, sums: Slot | None) -> Launch:
+        frame, tile = self.frame, self.plan.tile
         self.words, self.scales = frame.input(words), frame.input(scales)
-        self.blocks = -(-self.columns // INT8_BLOCK)
+        if sums is not None:
+            self.sums = frame.input(sums)
+            self.pitch = -(-self.blocks // LANES) * LANES
+            self.factors = frame.scratch("factors", f32, tile.rows * tile.vectors * self.pitch)
         self.weight = GroupWeight(frame, self.node)
         self.codes = frame.view(self.weight.slot, u32)
         self.out = frame.output(frame.memory.slots[self.node])
@@ -87,37 +96,112 @@ class GroupInt8(GroupProduct):
     def run_tile(self, rows: list[Val], outputs: list[Val]) -> None:
         k = self.k
         sums = {(i, j): k.local(0.0, f32) for i in range(len(rows)) for j in range(len(outputs))}
+        if self.is_whole:
+            self.take_zeros(sums, rows, outputs)
+        if self.is_whole and len(rows) > 1:
+            self.place_factors(rows, outputs)
         with k.loop(self.blocks) as block:
             left = [self.left(row, block) for row in rows]
+            for j, output in enumerate(outputs):
+                if self.is_whole:
+                    self.add_block(sums, j, rows, left, output, block)
+                else:
+                    self.run_block(sums, j, rows, left, output, block)
             for output in outputs:  # rows are too short for processors to ask in time themselves
                 k.prefetch(self.codes, self.word_at(output + len(outputs), block))
-            for j, output in enumerate(outputs):
-                self.run_block(sums, j, left, output, block)
         self.store(sums, rows, outputs)
 
-    def left(self, row: Val, block: Val) -> tuple[Val, Val, Val, Val]:
-        """Words of even and odd codes, the sums of both, and the scale."""
-        k, at = self.k, (row * self.blocks + block) * (PARTS * LANES)
-        even, odd, total = (
-            k.load(self.words, at + part * LANES + k.lane()) for part in (EVEN, ODD, SUM)
-        )
-        return even, odd, k.bitcast(total, i32), k.load(self.scales, row * self.blocks + block)
+    def left(self, row: Val, block: Val) -> list[Val]:
+        """Words of even and odd codes, and the sums of both where a block has several groups."""
+        k, at = self.k, (row * self.blocks + block) * (self.parts * LANES)
+        return [k.load(self.words, at + part * LANES + k.lane()) for part in range(self.parts)]
+
+    # -- groups of whole blocks --------------------------------------------------------------------
+
+    def place_factors(self, rows: list[Val], outputs: list[Val]) -> None:
+        """Of all blocks into scratch, from where an fma takes one for all lanes."""
+        k = self.k
+        k.barrier()
+        with self.sixteen_blocks() as block:
+            of_rows = [k.load(self.scales, row * self.blocks + block) for row in rows]
+            for j, output in enumerate(outputs):
+                scale = self.block_factor(0, output, block)
+                for i, of_row in enumerate(of_rows):
+                    k.store(self.factors, self.factor_at(i, j, block), scale * of_row)
+        k.barrier()
+
+    def take_zeros(
+        self, sums: dict[tuple[int, int], LocalVar], rows: list[Val], outputs: list[Val]
+    ) -> None:
+        """What zero points take off the sums, a block in each lane."""
+        k = self.k
+        with self.sixteen_blocks() as block:
+            totals = [k.load(self.sums, row * self.blocks + block) for row in rows]
+            for j, output in enumerate(outputs):
+                low = -(self.block_factor(0, output, block) * self.block_factor(1, output, block))
+                for i, total in enumerate(totals):
+                    sums[i, j].set(k.fma(low, total, sums[i, j]))
+
+    @contextmanager
+    def sixteen_blocks(self) -> Iterator[Val]:
+        """All blocks, one in each lane."""
+        k = self.k
+        with k.loop(self.pitch, 0, LANES) as first:
+            block = first + k.lane()
+            with self.frame.within(block, k.index(self.blocks), self.blocks):
+                yield block
+
+    def block_factor(self, which: int, output: Val, block: Val) -> Val:
+        """The scale (0) or the zero point (1) of a block."""
+        k, parts = self.k, self.weight.factors
+        if which >= len(parts):
+            return k.const(MIDDLE, f32)
+        at = (output * self.blocks + block) // (self.weight.group // INT8_BLOCK)
+        return k.load(parts[which], at)
+
+    def factor_at(self, i: int, j: int, block: Val) -> Val:
+        return (i * self.plan.tile.vectors + j) * self.pitch + block
+
+    def add_block(
+        self,
+        sums: dict[tuple[int, int], LocalVar],
+        j: int,
+        rows: list[Val],
+        left: list[list[Val]],
+        output: Val,
+        block: Val,
+    ) -> None:
+        k = self.k
+        even, odd = self.codes_of(output, block)
+        for i, (left_even, left_odd) in enumerate(left):
+            dot = k.dot4(k.const(0, i32), even, left_even, LEVELS)
+            dot = k.dot4(dot, odd, left_odd, LEVELS)
+            if len(rows) > 1:
+                factor = k.load(self.factors, self.factor_at(i, j, block))
+            else:
+                of_row = k.load(self.scales, rows[i] * self.blocks + block)
+                factor = self.block_factor(0, output, block) * of_row
+            sums[i, j].set(k.fma(factor, k.cast(dot, f32), sums[i, j]))
+
+    # -- other groups ------------------------------------------------------------------------------
 
     def run_block(
         self,
         sums: dict[tuple[int, int], LocalVar],
         j: int,
-        left: list[tuple[Val, Val, Val, Val]],
+        rows: list[Val],
+        left: list[list[Val]],
         output: Val,
         block: Val,
     ) -> None:
         k = self.k
-        word = self.word(output, block)
-        even, odd = word & LOW_HALVES, (word >> 4) & LOW_HALVES
+        even, odd = self.codes_of(output, block)
         scale, zero = self.factor(0, output, block), self.factor(1, output, block)
         if scale is None:
             raise TypeError("a weight in groups has scales")
-        for i, (left_even, left_odd, total, of_row) in enumerate(left):
+        for i, (left_even, left_odd, word) in enumerate(left):
+            total = k.bitcast(word, i32)
+            of_row = k.load(self.scales, rows[i] * self.blocks + block)
             if self.weight.scheme == "nf4":
                 dot = k.cast(table_dot(k, (even, odd), (left_even, left_odd), total), f32)
                 factor = scale * (of_row * (1 / UNITS))
@@ -128,6 +212,11 @@ class GroupInt8(GroupProduct):
                 dot = k.fma(-low, k.cast(total, f32), k.cast(exact, f32))
                 factor = scale * of_row
             sums[i, j].set(k.fma(factor, dot, sums[i, j]))
+
+    def codes_of(self, output: Val, block: Val) -> tuple[Val, Val]:
+        """Even and odd ones."""
+        word = self.word(output, block)
+        return word & LOW_HALVES, (word >> 4) & LOW_HALVES
 
     def word(self, output: Val, block: Val) -> Val:
         """Sixteen words of a row; zeros behind its end, where codes of x are zeros too."""
@@ -160,6 +249,12 @@ class GroupInt8(GroupProduct):
         return whole
 
 
+def has_whole_blocks(node: Node) -> bool:
+    """Has a block one scale and one zero point?"""
+    span: int = min(node.param("group"), plain(node.inputs[0].type.shape[1]))
+    return bool(node.param("scheme") == "int4") and span % INT8_BLOCK == 0
+
+
 def table_dot(k: KernelBuilder, codes: tuple[Val, Val], left: tuple[Val, Val], total: Val) -> Val:
     """The exact dot with entries of the table, in units; what offsets add is taken off first."""
     high, low = entry_bytes()
@@ -173,12 +268,14 @@ def table_dot(k: KernelBuilder, codes: tuple[Val, Val], left: tuple[Val, Val], t
 # -- rows of x -------------------------------------------------------------------------------------
 
 
-def stage_rows(frame: Frame, x: Node, words: Slot, scales: Slot) -> Launch:
-    """A row a workgroup, a block of 128 columns at a time, eight of them in each lane."""
+def stage_rows(frame: Frame, x: Node, words: Slot, scales: Slot, sums: Slot | None) -> Launch:
+    """A row a workgroup, a block of 128 columns at a time, eight of them in each lane. The sum of a
+    block goes to `sums`, scaled, or those of the lanes beside their codes."""
     k, columns = frame.k, plain(x.type.shape[1])
     frame.reads([x])
     out, of_rows, row = frame.output(words), frame.output(scales), k.group_id()
-    blocks = -(-columns // INT8_BLOCK)
+    blocks, parts = -(-columns // INT8_BLOCK), SUM + 1 if sums is None else SUM
+    of_sums = None if sums is None else frame.output(sums)
     with k.loop(blocks) as block:
         numbers = []
         for i in range(EACH):
@@ -187,13 +284,17 @@ def stage_rows(frame: Frame, x: Node, words: Slot, scales: Slot) -> Launch:
                 number.set(frame.reading.wide(x, (row, column)))
             numbers.append(number.get())
         codes, scale = eight_bits_of(k, numbers)
-        at = (row * blocks + block) * (PARTS * LANES) + k.lane()
+        at = (row * blocks + block) * (parts * LANES) + k.lane()
         k.store(out, at + EVEN * LANES, word_of(k, codes[0::2]))
         k.store(out, at + ODD * LANES, word_of(k, codes[1::2]))
         total = codes[0]
         for code in codes[1:]:
             total = total + code
-        k.store(out, at + SUM * LANES, k.bitcast(total, u32))
+        if of_sums is None:
+            k.store(out, at + SUM * LANES, k.bitcast(total, u32))
+        else:
+            whole = k.cast(k.reduce_lanes("add", total), f32)
+            k.store(of_sums, row * blocks + block, scale * whole)
         k.store(of_rows, row * blocks + block, scale)
     return frame.finish(x.type.shape[0], flops=0)
 

@@ -17,7 +17,9 @@ bits. Here it has its meaning, types and test cases. The order of a sum is part 
                                         they are joined by halving
     rows in 8 bits times groups         blocks of 128 columns ascend; columns 8 i to 8 i + 7 go to
                                         sum i % 16: an exact integer dot, then acc = fma(sw * sx,
-                                        fma(-zero, sumx, dot), acc); joined by halving
+                                        fma(-zero, sumx, dot), acc); joined by halving. INT4 groups
+                                        of whole blocks: block b first goes to sum b % 16, acc =
+                                        fma(-(sw * zero), sx * sumx, acc), then dots as they are
 """
 
 from __future__ import annotations
