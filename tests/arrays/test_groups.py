@@ -335,6 +335,7 @@ def test_codes_of_one_and_of_two_in_a_byte() -> None:
         (memoryview(np.ones(3, np.int64)), "DtypeError", "expected bytes, got elements of format"),
         (None, "DtypeError", "expected bytes, got a NoneType"),
     ],
+    ids=range(10),
 )
 def test_what_no_codes_are(codes: Any, error: str, text: str) -> None:
     with pytest.raises(getattr(td.errors, error), match=text):

@@ -45,6 +45,8 @@ OWN_TESTS = {
         "ops/groups/test_kernel.py",
     ),
     "top_experts": "ops/experts/test_kernel.py",
+    "kernel_call": "compiler/test_kernel_call.py",
+    "callback": "tracing/test_callbacks.py",
     "grouped_matmul": "ops/experts/test_kernel.py",
     **dict.fromkeys(
         ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det"),
