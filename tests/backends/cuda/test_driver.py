@@ -115,7 +115,10 @@ def test_memory_beyond_what_a_module_may_declare_comes_with_the_launch(fake: Fak
 
 
 def test_an_empty_grid_launches_nothing(fake: FakeCuda) -> None:
-    assert launch(grid=(0, 1, 1)) == [bytes(20)]
+    k = KernelBuilder("kept", 4)
+    y = k.buffer("y", f32, "readwrite")
+    k.store(y, k.global_id(), 1.0)
+    assert launch(k.finish(), (0, 1, 1)) == [X.tobytes()]
     assert "cuLaunchKernel" not in fake.calls and "cuMemAlloc_v2" not in fake.calls
 
 
