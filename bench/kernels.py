@@ -276,6 +276,8 @@ SECTIONS: tuple[Callable[[Options], Iterator[Row]], ...] = (
 
 
 def main() -> int:
+    # bitsandbytes asks for a package that has the name of this file
+    sys.path[:] = [path for path in sys.path if Path(path).resolve() != Path(__file__).parent]
     chosen = options("kernel library: products and quantisers of four bits")
     report = Report("kernels of the library")
     for section in SECTIONS:

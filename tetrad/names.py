@@ -71,10 +71,8 @@ HOMES = {  # module -> names of it, loaded when first used
     "transforms.custom": (
         "checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient",
     ),
-    "transforms.derivatives": (
-        "grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp",
-        "wirtinger",
-    ),
+    "transforms.derivatives": ("grad", "jvp", "linearize", "value_and_grad", "vjp"),
+    "transforms.jacobians": ("hessian", "jacfwd", "jacrev", "wirtinger"),
     "transforms.linear_transpose": ("linear_transpose",),
     "transforms.rows": ("associative_scan", "map"),
     "transforms.vmap": (

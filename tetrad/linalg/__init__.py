@@ -17,28 +17,32 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tetrad.arrays.creation import eye, zeros
-from tetrad.arrays.indexing import reshaped, sliced
+from tetrad.arrays.indexing import reshaped
 from tetrad.arrays.linear import matmul, tensordot, vecdot
 from tetrad.arrays.manipulation import (
-    broadcast_arrays,
-    concat,
     expand_dims,
     matrix_transpose,
-    moveaxis,
 )
 from tetrad.arrays.statistics import max as largest
 from tetrad.arrays.statistics import min as smallest
 from tetrad.arrays.statistics import sum as total
 from tetrad.core import lazy
-from tetrad.core.dtypes import DType, bf16, bool_, f16, f32, i32
-from tetrad.core.errors import SettingError, ShapeError, TetradError
+from tetrad.core.dtypes import DType, bool_, f32, i32
+from tetrad.core.errors import SettingError, ShapeError
 from tetrad.core.floats import guarded
-from tetrad.core.op import REGISTRY
-from tetrad.core.promotion import as_float
-from tetrad.core.sizes import Shape, Size, SizeExpr, product
-from tetrad.ops.rules import broadcast_shapes
-from tetrad.tracing.array import Array, fail, located
-from tetrad.tracing.operands import as_array, axes_of, axis_of, common, convert, elementwise, expand
+from tetrad.core.sizes import SizeExpr
+from tetrad.linalg._operands import (
+    apply,
+    matrix_operand,
+    numbers,
+    run_op,
+    sides,
+    solved,
+    square_operand,
+)
+from tetrad.linalg._pieces import cross, diagonal, outer, trace
+from tetrad.tracing.array import Array, fail
+from tetrad.tracing.operands import as_array, axes_of, convert, expand
 from tetrad.transforms.custom import custom_jvp
 from tetrad.transforms.derivatives import jvp
 
@@ -71,92 +75,6 @@ class SVDResult(NamedTuple):
     Vh: Array
 
 
-# -- operands --------------------------------------------------------------------------------------
-
-
-def _apply(name: str, *args: Any) -> Array:
-    return elementwise(REGISTRY[name], args, {})
-
-
-def _run(name: str, *args: Array, **params: Any) -> Any:
-    """An op; its complaints name the user's line."""
-    try:
-        return REGISTRY[name](*args, **params)
-    except TetradError as error:
-        raise located(error) from None
-
-
-def _numbers(*args: Any) -> tuple[list[Array], DType]:
-    """The operands as arrays of one float (or complex) type LAPACK knows, and the type the result
-    shall have."""
-    arrays = common(args)
-    dtype = as_float(arrays[0].dtype)
-    wide = f32 if dtype in (f16, bf16) else dtype
-    return [convert(x, wide) for x in arrays], dtype
-
-
-def _matrix(name: str, x: Any) -> tuple[Array, DType]:
-    (a,), dtype = _numbers(x)
-    if a.ndim < 2:
-        fail(ShapeError, f"{name}: expected a matrix, or matrices along leading axes, got {a.type}")
-    return a, dtype
-
-
-def _square(name: str, x: Any) -> tuple[Array, DType]:
-    a, dtype = _matrix(name, x)
-    if a.shape[-1] != a.shape[-2]:
-        fail(ShapeError, f"{name}: expected square matrices, got {a.type}")
-    return a, dtype
-
-
-def _sides(name: str, x1: Any, x2: Any) -> tuple[Array, Array, DType]:
-    """A matrix and a right side of at least two axes, whose sizes fit."""
-    (a, b), dtype = _numbers(x1, x2)
-    _square(name, a)
-    if not b.ndim:
-        fail(ShapeError, f"{name}: the right side needs axes, got {b.type}")
-    rows = b.shape[0 if b.ndim == 1 else -2]
-    if rows != a.shape[-1]:
-        message = (
-            f"{name}: matrices {a.type} have {a.shape[-1]} rows, the right side {b.type} has {rows}"
-        )
-        fail(
-            ShapeError,
-            message,
-            "a right side with more than one axis holds matrices; b[..., None] makes columns",
-        )
-    return a, reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b, dtype
-
-
-def _lead(name: str, a: Array, b: Array) -> Shape:
-    try:
-        return broadcast_shapes(
-            name, a.type.with_shape(a.shape[:-2]), b.type.with_shape(b.shape[:-2])
-        )
-    except TetradError as error:
-        raise located(error) from None
-
-
-def _solved(name: str, a: Array, b: Array, fixed: Sequence[Array], **params: Any) -> Array:
-    """An op on matrices (`fixed`: they, or their factors) and right sides, leading axes broadcast.
-
-    One matrix for many right sides: these become more columns.
-    """
-    if a.ndim == 2 and b.ndim > 2:
-        rows, count = b.shape[-2], product(b.shape[:-2])
-        wide = moveaxis(reshaped(b, (count, *b.shape[-2:])), 0, 1)
-        x = _run(name, *fixed, reshaped(wide, (rows, count * b.shape[-1])), **params)
-        return reshaped(moveaxis(reshaped(x, (rows, count, b.shape[-1])), 0, 1), b.shape)
-    lead, own = _lead(name, a, b), a.ndim - 2
-    result: Array = _run(
-        name,
-        *(expand(x, (*lead, *x.shape[own:])) for x in fixed),
-        expand(b, (*lead, *b.shape[-2:])),
-        **params,
-    )
-    return result
-
-
 # -- systems of equations --------------------------------------------------------------------------
 
 
@@ -171,9 +89,9 @@ def solve(x1: Any, x2: Any, /, *, singular: str = "raise") -> Array:
     >>> td.linalg.solve(td.asarray([[2.0, 1.0], [1.0, 3.0]]), td.asarray([5.0, 10.0]))
     Array([1., 3.], float32)
     """
-    a, b, dtype = _sides("solve", x1, x2)
-    factors, pivots = _run("lu", a)
-    x = _solved("linear_solve", a, b, (a, factors, pivots), singular=singular)
+    a, b, dtype = sides("solve", x1, x2)
+    factors, pivots = run_op("lu", a)
+    x = solved("linear_solve", a, b, (a, factors, pivots), singular=singular)
     is_vector = as_array(x2).ndim == 1
     return convert(reshaped(x, x.shape[:-1]) if is_vector else x, dtype)
 
@@ -200,14 +118,14 @@ def triangular_solve(
     """
     is_vector = as_array(b).ndim == 1
     given = b if left_side or is_vector else matrix_transpose(b)
-    matrix, right, dtype = _sides("triangular_solve", a, given)
+    matrix, right, dtype = sides("triangular_solve", a, given)
     settings = {
         "lower": lower,
         "unit": unit_diagonal,
         "transposed": transpose == left_side,
         "singular": singular,
     }
-    x = _solved("triangular_solve", matrix, right, (matrix,), **settings)
+    x = solved("triangular_solve", matrix, right, (matrix,), **settings)
     x = reshaped(x, x.shape[:-1]) if is_vector else x if left_side else matrix_transpose(x)
     return convert(x, dtype)
 
@@ -220,10 +138,10 @@ def inv(x: Any, /, *, singular: str = "raise") -> Array:
     Array([[0.5 , 0.  ],
            [0.  , 0.25]], float32)
     """
-    a, dtype = _square("inv", x)
+    a, dtype = square_operand("inv", x)
     one = eye(a.shape[-1], dtype=a.dtype)
-    factors, pivots = _run("lu", a)
-    return convert(_solved("linear_solve", a, one, (a, factors, pivots), singular=singular), dtype)
+    factors, pivots = run_op("lu", a)
+    return convert(solved("linear_solve", a, one, (a, factors, pivots), singular=singular), dtype)
 
 
 def det(x: Any, /) -> Array:
@@ -234,7 +152,7 @@ def det(x: Any, /) -> Array:
     >>> td.linalg.det(td.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array(-2., float32)
     """
-    a, dtype = _square("det", x)
+    a, dtype = square_operand("det", x)
     if a.shape[-1] in (1, 2, 3):
         return convert(_leading_minor(a, tuple(range(int(a.shape[-1])))), dtype)
     return convert(_determinant(a), dtype)
@@ -242,14 +160,14 @@ def det(x: Any, /) -> Array:
 
 @custom_jvp
 def _determinant(a: Array) -> Array:
-    det: Array = _run("lu_det", a, *_run("lu", a))[0]
+    det: Array = run_op("lu_det", a, *run_op("lu", a))[0]
     return det
 
 
 @_determinant.defjvp
 def _determinant_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (a,), (t,) = primals, tangents
-    return _determinant(a), total(_apply("multiply", _cofactors(a), t), axis=(-2, -1))
+    return _determinant(a), total(apply("multiply", _cofactors(a), t), axis=(-2, -1))
 
 
 @custom_jvp
@@ -260,19 +178,19 @@ def _cofactors(a: Array) -> Array:
     A pivot that is 0 becomes one as small as rounding: what that does to the determinant and to the
     inverse cancels, and the result is that of a matrix so close.
     """
-    factors, pivots = _run("lu", a)
+    factors, pivots = run_op("lu", a)
     eps = 2.0**-23 if a.dtype.real is f32 else 2.0**-52
-    size = largest(_apply("abs", a), axis=(-2, -1), keepdims=True)
+    size = largest(apply("abs", a), axis=(-2, -1), keepdims=True)
     tiny = convert(
-        _apply("multiply", _apply("where", _apply("equal", size, 0), 1, size), eps), a.dtype
+        apply("multiply", apply("where", apply("equal", size, 0), 1, size), eps), a.dtype
     )
-    is_zero = _apply("logical_and", eye(a.shape[-1], dtype=bool_), _apply("equal", factors, 0))
-    regular = _apply("where", is_zero, tiny, factors)
-    det, _, _ = _run("lu_det", a, regular, pivots)
-    inverse = _solved(
+    is_zero = apply("logical_and", eye(a.shape[-1], dtype=bool_), apply("equal", factors, 0))
+    regular = apply("where", is_zero, tiny, factors)
+    det, _, _ = run_op("lu_det", a, regular, pivots)
+    inverse = solved(
         "linear_solve", a, eye(a.shape[-1], dtype=a.dtype), (a, regular, pivots), singular="nan"
     )
-    return _apply("multiply", reshaped(det, (*det.shape, 1, 1)), matrix_transpose(inverse))
+    return apply("multiply", reshaped(det, (*det.shape, 1, 1)), matrix_transpose(inverse))
 
 
 @_cofactors.defjvp
@@ -282,8 +200,8 @@ def _cofactors_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     cofactors, inverse = _cofactors(a), inv(a, singular="nan")
     x = matrix_transpose(matmul(t, inverse))
     trace_ = total(diagonal(x), axis=-1)
-    spread = _apply("multiply", reshaped(trace_, (*trace_.shape, 1, 1)), cofactors)
-    return cofactors, _apply("subtract", spread, matmul(x, cofactors))
+    spread = apply("multiply", reshaped(trace_, (*trace_.shape, 1, 1)), cofactors)
+    return cofactors, apply("subtract", spread, matmul(x, cofactors))
 
 
 def _leading_minor(a: Array, columns: tuple[int, ...]) -> Array:
@@ -294,10 +212,10 @@ def _leading_minor(a: Array, columns: tuple[int, ...]) -> Array:
     if row == 0:
         return entries[0]
     minors = (_leading_minor(a, columns[:i] + columns[i + 1 :]) for i in range(len(columns)))
-    terms = [_apply("multiply", entry, minor) for entry, minor in zip(entries, minors, strict=True)]
+    terms = [apply("multiply", entry, minor) for entry, minor in zip(entries, minors, strict=True)]
     result = terms[-1]
     for distance, term in enumerate(reversed(terms[:-1]), 1):
-        result = _apply("subtract" if distance % 2 else "add", result, term)
+        result = apply("subtract" if distance % 2 else "add", result, term)
     return result
 
 
@@ -308,8 +226,8 @@ def slogdet(x: Any, /) -> SlogdetResult:
     >>> td.linalg.slogdet(td.asarray([[1.0, 0.0], [0.0, -1.0]]))
     SlogdetResult(sign=Array(-1., float32), logabsdet=Array(0., float32))
     """
-    a, dtype = _square("slogdet", x)
-    _, sign, size = _run("lu_det", a, *_run("lu", a))
+    a, dtype = square_operand("slogdet", x)
+    _, sign, size = run_op("lu_det", a, *run_op("lu", a))
     return SlogdetResult(convert(sign, dtype), convert(size, dtype.real))
 
 
@@ -324,13 +242,13 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Array:
     Array([[2., 0.],
            [1., 2.]], float32)
     """
-    a, dtype = _square("cholesky", x)
-    lower = convert(_run("cholesky", a), dtype)
+    a, dtype = square_operand("cholesky", x)
+    lower = convert(run_op("cholesky", a), dtype)
     return _adjoint(lower) if upper else lower
 
 
 def _adjoint(x: Array) -> Array:
-    return matrix_transpose(_apply("conj", x) if x.dtype.is_complex else x)
+    return matrix_transpose(apply("conj", x) if x.dtype.is_complex else x)
 
 
 # -- matrices taken apart --------------------------------------------------------------------------
@@ -346,8 +264,8 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     """
     if mode not in ("reduced", "complete"):
         raise SettingError("qr: mode", "'reduced' or 'complete'", mode)
-    a, dtype = _matrix("qr", x)
-    q, r = _run("qr", a, complete=mode == "complete")
+    a, dtype = matrix_operand("qr", x)
+    q, r = run_op("qr", a, complete=mode == "complete")
     return QRResult(convert(q, dtype), convert(r, dtype))
 
 
@@ -359,8 +277,8 @@ def eigh(x: Any, /) -> EighResult:
     >>> td.linalg.eigh(td.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     Array([1., 2.], float32)
     """
-    a, dtype = _square("eigh", x)
-    values, vectors = _run("eigh", a)
+    a, dtype = square_operand("eigh", x)
+    values, vectors = run_op("eigh", a)
     return EighResult(convert(values, dtype.real), convert(vectors, dtype))
 
 
@@ -375,34 +293,34 @@ def eig(x: Any, /) -> EigResult:
     >>> td.linalg.eig(td.asarray([[0.0, -1.0], [1.0, 0.0]])).eigenvalues
     Array([0.+1.j, 0.-1.j], complex64)
     """
-    a, dtype = _square("eig", x)
-    values, vectors = _run("eig", a)
+    a, dtype = square_operand("eig", x)
+    values, vectors = run_op("eig", a)
     return EigResult(convert(values, dtype.complex), convert(vectors, dtype.complex))
 
 
 def eigvals(x: Any, /) -> Array:
     """Eigenvalues in no order, of any square matrices; they are complex."""
-    a, dtype = _square("eigvals", x)
+    a, dtype = square_operand("eigvals", x)
     return convert(_eigenvalues(a), dtype.complex)
 
 
 @custom_jvp
 def _eigenvalues(a: Array) -> Array:
-    values: Array = _run("eigvals", a)
+    values: Array = run_op("eigvals", a)
     return values
 
 
 @_eigenvalues.defjvp
 def _eigenvalues_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     """By `eig` alone: `eigvals` may find the values in another order."""
-    values, changes = jvp(lambda a: _run("eig", a)[0], primals, tangents)
+    values, changes = jvp(lambda a: run_op("eig", a)[0], primals, tangents)
     return values, changes
 
 
 def eigvalsh(x: Any, /) -> Array:
     """Eigenvalues in ascending order, of hermitian matrices (their lower triangle)."""
-    a, dtype = _square("eigvalsh", x)
-    return convert(_run("eigvalsh", a), dtype.real)
+    a, dtype = square_operand("eigvalsh", x)
+    return convert(run_op("eigvalsh", a), dtype.real)
 
 
 def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
@@ -413,10 +331,10 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     >>> td.linalg.svd(td.asarray([[3.0, 0.0], [0.0, 4.0]])).S
     Array([4., 3.], float32)
     """
-    a, dtype = _matrix("svd", x)
+    a, dtype = matrix_operand("svd", x)
     if full_matrices and 0 in a.shape[-2:]:
         return _nothing_times(a, dtype)
-    u, s, vh = _run("svd", a, full=full_matrices)
+    u, s, vh = run_op("svd", a, full=full_matrices)
     return SVDResult(convert(u, dtype), convert(s, dtype.real), convert(vh, dtype))
 
 
@@ -429,8 +347,8 @@ def _nothing_times(a: Array, dtype: DType) -> SVDResult:
 
 def svdvals(x: Any, /) -> Array:
     """Singular values in descending order."""
-    a, dtype = _matrix("svdvals", x)
-    return convert(_run("svdvals", a), dtype.real)
+    a, dtype = matrix_operand("svdvals", x)
+    return convert(run_op("svdvals", a), dtype.real)
 
 
 @guarded
@@ -443,7 +361,7 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Array:
     Array([[0.5, 0. ],
            [0. , 0. ]], float32)
     """
-    a, dtype = _matrix("pinv", x)
+    a, dtype = matrix_operand("pinv", x)
     if 0 in a.shape[-2:]:
         return zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), dtype=dtype)
     return convert(_pseudo_inverse(a, _share(a, rtol)), dtype)
@@ -452,11 +370,11 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Array:
 @custom_jvp
 def _pseudo_inverse(a: Array, share: Array) -> Array:
     """V diag(1/s) U^H without the singular values up to `share` of the largest."""
-    u, s, vh = _run("svd", a, full=False)
+    u, s, vh = run_op("svd", a, full=False)
     is_kept = _above(s, share)
-    inverse = _apply("where", is_kept, _apply("divide", 1, _apply("where", is_kept, s, 1)), 0)
+    inverse = apply("where", is_kept, apply("divide", 1, apply("where", is_kept, s, 1)), 0)
     return matmul(
-        _apply("multiply", _adjoint(vh), convert(expand_dims(inverse, axis=-2), a.dtype)),
+        apply("multiply", _adjoint(vh), convert(expand_dims(inverse, axis=-2), a.dtype)),
         _adjoint(u),
     )
 
@@ -469,9 +387,9 @@ def _pseudo_inverse_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     p, t = _pseudo_inverse(a, share), tangents[0]
     ph, th = _adjoint(p), _adjoint(t)
     left, right = matmul(p, matmul(ph, th)), matmul(matmul(th, ph), p)
-    outside = _apply("subtract", left, matmul(matmul(left, a), p))
-    inside = _apply("subtract", right, matmul(p, matmul(a, right)))
-    change = _apply("subtract", _apply("add", outside, inside), matmul(p, matmul(t, p)))
+    outside = apply("subtract", left, matmul(matmul(left, a), p))
+    inside = apply("subtract", right, matmul(p, matmul(a, right)))
+    change = apply("subtract", apply("add", outside, inside), matmul(p, matmul(t, p)))
     return p, change
 
 
@@ -484,12 +402,12 @@ def _share(a: Array, rtol: Any) -> Array:
 
 def _above(s: Array, share: Array) -> Array:
     """Which singular values are above that share of the largest."""
-    limit = _apply(
+    limit = apply(
         "multiply",
         largest(s, axis=-1, keepdims=True),
         expand_dims(share, axis=-1) if share.ndim else share,
     )
-    return _apply("greater", s, limit)
+    return apply("greater", s, limit)
 
 
 def _longer(a: Array) -> int:
@@ -505,10 +423,10 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
     >>> td.linalg.matrix_rank(td.asarray([[1.0, 2.0], [2.0, 4.0]]))
     Array(1, int32)
     """
-    a, _ = _matrix("matrix_rank", x)
+    a, _ = matrix_operand("matrix_rank", x)
     if 0 in a.shape[-2:]:
         return zeros(a.shape[:-2], dtype=i32)
-    s = _run("svdvals", a)
+    s = run_op("svdvals", a)
     return total(convert(_above(s, _share(a, rtol)), i32), axis=-1)
 
 
@@ -526,22 +444,22 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     """
     if not isinstance(ord, Real):
         raise SettingError("vector_norm: ord", "a number, inf or -inf", ord)
-    (a,), dtype = _numbers(x)
+    (a,), dtype = numbers(x)
     axes = axes_of("vector_norm", axis, a.ndim)
-    size = _apply("abs", a) if ord != 2 or a.dtype.is_complex else a
+    size = apply("abs", a) if ord != 2 or a.dtype.is_complex else a
     if math.isinf(ord):
         found = _extreme(size, ord, axes, keepdims) if axes else size
     elif ord == 0:
         found = total(
-            convert(_apply("not_equal", size, 0), a.dtype.real), axis=axes, keepdims=keepdims
+            convert(apply("not_equal", size, 0), a.dtype.real), axis=axes, keepdims=keepdims
         )
     elif ord == 1:
         found = total(size, axis=axes, keepdims=keepdims)
     elif ord == 2:
-        found = _apply("sqrt", total(_apply("multiply", size, size), axis=axes, keepdims=keepdims))
+        found = apply("sqrt", total(apply("multiply", size, size), axis=axes, keepdims=keepdims))
     else:
-        found = _apply(
-            "pow", total(_apply("pow", size, float(ord)), axis=axes, keepdims=keepdims), 1 / ord
+        found = apply(
+            "pow", total(apply("pow", size, float(ord)), axis=axes, keepdims=keepdims), 1 / ord
         )
     return convert(found, dtype.real)
 
@@ -554,7 +472,7 @@ def _extreme(size: Array, sign: float, axes: int | Sequence[int], keepdims: bool
     around = [a % size.ndim for a in ([axes] if isinstance(axes, int) else axes)]
     if all(isinstance(size.shape[a], int) and size.shape[a] for a in around):
         return largest(size, axis=axes, keepdims=keepdims)
-    return _apply("maximum", largest(size, axis=axes, keepdims=keepdims), 0)
+    return apply("maximum", largest(size, axis=axes, keepdims=keepdims), 0)
 
 
 @guarded
@@ -566,7 +484,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     >>> td.linalg.matrix_norm(td.asarray([[3.0, 0.0], [0.0, 4.0]]), ord="nuc")
     Array(7., float32)
     """
-    a, dtype = _matrix("matrix_norm", x)
+    a, dtype = matrix_operand("matrix_norm", x)
     if ord in ("fro", None):
         found = vector_norm(a, axis=(-2, -1))
     elif ord in ("nuc", 2, -2):
@@ -575,7 +493,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
             _extreme(values, ord, -1) if isinstance(ord, int | float) else total(values, axis=-1)
         )
     elif ord in (1, -1, math.inf, -math.inf):
-        sums = total(_apply("abs", a), axis=-2 if abs(ord) == 1 else -1)
+        sums = total(apply("abs", a), axis=-2 if abs(ord) == 1 else -1)
         found = _extreme(sums, ord, -1)
     else:
         raise SettingError("matrix_norm: ord", "'fro', 'nuc', 1, -1, 2, -2, inf or -inf", ord)
@@ -608,90 +526,6 @@ def matrix_power(x: Any, n: int, /) -> Array:
         n //= 2
         a = matmul(a, a) if n else a
     return result  # type: ignore[return-value]
-
-
-def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:
-    """The cross product of vectors of three elements along an axis; the others broadcast.
-
-    >>> import tetrad as td
-    >>> td.linalg.cross(td.asarray([1, 0, 0]), td.asarray([0, 1, 0]))
-    Array([0, 0, 1], int32)
-    """
-    a, b = broadcast_arrays(*common((x1, x2)))
-    along = axis_of("cross", axis, a.ndim)
-    if a.shape[along] != 3:
-        fail(ShapeError, f"cross: needs three elements along axis {axis}, got {a.type}")
-    one, two = ([_element(x, along, i) for i in range(3)] for x in (a, b))
-    parts = [
-        _apply("subtract", _apply("multiply", one[i], two[j]), _apply("multiply", one[j], two[i]))
-        for i, j in ((1, 2), (2, 0), (0, 1))
-    ]
-    return concat(parts, axis=along)
-
-
-def _element(x: Array, axis: int, i: int) -> Array:
-    """One position along an axis, which keeps size 1."""
-    starts = tuple(i if a == axis else 0 for a in range(x.ndim))
-    return sliced(
-        x, starts, tuple(1 if a == axis else n for a, n in enumerate(x.shape)), (1,) * x.ndim
-    )
-
-
-def diagonal(x: Any, /, *, offset: int = 0) -> Array:
-    """The diagonals of matrices; above the main one for a positive offset, below it for a negative
-    one.
-
-    >>> import tetrad as td
-    >>> td.linalg.diagonal(td.asarray([[1, 2], [3, 4]]))
-    Array([1, 4], int32)
-    """
-    a = as_array(x)
-    if a.ndim < 2:
-        fail(
-            ShapeError, f"diagonal: expected a matrix, or matrices along leading axes, got {a.type}"
-        )
-    lead, (m, n) = a.shape[:-2], a.shape[-2:]
-    count = _diagonal_size(a, m, n, offset)
-    flat = reshaped(a, (*lead, m * n))
-    first = (offset if offset >= 0 else -offset * n) if count != 0 else 0
-    step = (
-        n + 1
-        if isinstance(n, int)
-        else fail(ShapeError, f"diagonal: the columns of {a.type} must be known")
-    )
-    return sliced(flat, (*(0,) * len(lead), first), (*lead, count), (*(1,) * len(lead), step))
-
-
-def _diagonal_size(a: Array, m: Size, n: Size, offset: int) -> Size:
-    if m == n and offset == 0:
-        return m
-    if not isinstance(m, int) or not isinstance(n, int):
-        fail(ShapeError, f"diagonal: both sizes of the matrices must be known, got {a.type}")
-    return max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
-
-
-def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Array:
-    """The sum of the diagonals of matrices.
-
-    >>> import tetrad as td
-    >>> td.linalg.trace(td.asarray([[1, 2], [3, 4]]))
-    Array(5, int32)
-    """
-    return total(diagonal(x, offset=offset), axis=-1, dtype=dtype)
-
-
-def outer(x1: Any, x2: Any, /) -> Array:
-    """The products of all elements of one vector with all of another.
-
-    >>> import tetrad as td
-    >>> td.linalg.outer(td.asarray([1, 2]), td.asarray([3, 4]))
-    Array([[3, 4],
-           [6, 8]], int32)
-    """
-    a, b = common((x1, x2))
-    if a.ndim != 1 or b.ndim != 1:
-        fail(ShapeError, f"outer: expected two vectors, got {a.type} and {b.type}")
-    return _apply("multiply", expand_dims(a, axis=1), expand_dims(b, axis=0))
 
 
 __all__ = [
