@@ -4,8 +4,8 @@ they lie, lanes along the columns.
 A word of codes is eight columns: four even ones in the low halves of its bytes, four odd ones in
 the high. So rows of x are laid out once in blocks of 128 columns: sixteen words of even codes,
 sixteen of odd ones, the sums of the eight codes that lie in each lane, and a scale. Where groups
-are whole blocks one sum of a block does, and zero points are taken off before the loop over the
-blocks. The order is that of `ops.matmul.op`.
+are whole blocks one sum of a block does, and what zero points take off is summed apart: once for
+sixteen outputs where there are many rows. The order is that of `ops.matmul.op`.
 
 Entries of the NF4 table are taken in 15 bits, as a high and a low byte: off by at most 2**-15 of
 the scale.
@@ -65,6 +65,8 @@ class GroupInt8(GroupProduct):
             self.sums = frame.input(sums)
             self.pitch = -(-self.blocks // LANES) * LANES
             self.factors = frame.scratch("factors", f32, tile.rows * tile.vectors * self.pitch)
+            self.panel = frame.private("panel", f32, self.blocks * LANES)
+            self.lows = frame.scratch("lows", f32, tile.rows * LANES)
         self.weight = GroupWeight(frame, self.node)
         self.codes = frame.view(self.weight.slot, u32)
         self.out = frame.output(frame.memory.slots[self.node])
@@ -74,6 +76,8 @@ class GroupInt8(GroupProduct):
     def walk_rows(self) -> None:
         """Tiles of rows, each times all outputs of the workgroup, which stay in the cache."""
         k, tall = self.k, self.plan.tile.rows
+        if self.is_whole and self.rows != 1:
+            self.fill_panel()
         if isinstance(self.rows, int) and self.rows < tall:
             self.walk_outputs([k.index(i) for i in range(self.rows)])
             return
@@ -88,6 +92,8 @@ class GroupInt8(GroupProduct):
         k, wide = self.k, self.plan.tile.vectors
         start, end = self.stretch()
         whole = start + (end - start) // wide * wide
+        if self.is_whole and len(rows) > 1:
+            self.sum_zeros(rows)
         with k.loop(whole, start, wide) as output:
             self.run_tile(rows, [output + j for j in range(wide)])
         with k.loop(end, whole) as output:
@@ -96,8 +102,7 @@ class GroupInt8(GroupProduct):
     def run_tile(self, rows: list[Val], outputs: list[Val]) -> None:
         k = self.k
         sums = {(i, j): k.local(0.0, f32) for i in range(len(rows)) for j in range(len(outputs))}
-        if self.is_whole:
-            self.take_zeros(sums, rows, outputs)
+        lows = {key: k.local(0.0, f32) for key in sums} if self.is_whole else {}
         if self.is_whole and len(rows) > 1:
             self.place_factors(rows, outputs)
         with k.loop(self.blocks) as block:
@@ -105,11 +110,15 @@ class GroupInt8(GroupProduct):
             for j, output in enumerate(outputs):
                 if self.is_whole:
                     self.add_block(sums, j, rows, left, output, block)
+                    if len(rows) == 1:
+                        self.add_zero(lows[0, j], rows[0], output, block)
                 else:
                     self.run_block(sums, j, rows, left, output, block)
-            for output in outputs:  # rows are too short for processors to ask in time themselves
+                # rows are too short for processors to ask in time themselves
                 k.prefetch(self.codes, self.word_at(output + len(outputs), block))
-        self.store(sums, rows, outputs)
+        if self.is_whole and len(rows) > 1:
+            self.fetch_lows(lows, outputs)
+        self.store(sums, rows, outputs, lows)
 
     def left(self, row: Val, block: Val) -> list[Val]:
         """Words of even and odd codes, and the sums of both where a block has several groups."""
@@ -130,17 +139,38 @@ class GroupInt8(GroupProduct):
                     k.store(self.factors, self.factor_at(i, j, block), scale * of_row)
         k.barrier()
 
-    def take_zeros(
-        self, sums: dict[tuple[int, int], LocalVar], rows: list[Val], outputs: list[Val]
-    ) -> None:
-        """What zero points take off the sums, a block in each lane."""
+    def fill_panel(self) -> None:
+        """`low` of all blocks, an output of the workgroup in each lane."""
+        k, (start, end) = self.k, self.stretch()
+        output = k.min(start + k.lane(), end - 1)
+        with k.loop(self.blocks) as block:
+            k.store(self.panel, block * LANES + k.lane(), self.low(output, block))
+
+    def sum_zeros(self, rows: list[Val]) -> None:
+        """What zero points take off a tile of rows times all outputs of the workgroup."""
         k = self.k
-        with self.sixteen_blocks() as block:
-            totals = [k.load(self.sums, row * self.blocks + block) for row in rows]
-            for j, output in enumerate(outputs):
-                low = -(self.block_factor(0, output, block) * self.block_factor(1, output, block))
-                for i, total in enumerate(totals):
-                    sums[i, j].set(k.fma(low, total, sums[i, j]))
+        lows = [k.local(0.0, f32) for _ in rows]
+        with k.loop(self.blocks) as block:
+            low = k.load(self.panel, block * LANES + k.lane())
+            for row, total in zip(rows, lows, strict=True):
+                total.set(k.fma(low, k.load(self.sums, row * self.blocks + block), total))
+        k.barrier()
+        for i, total in enumerate(lows):
+            k.store(self.lows, i * LANES + k.lane(), total)
+
+    def fetch_lows(self, lows: dict[tuple[int, int], LocalVar], outputs: list[Val]) -> None:
+        start, _ = self.stretch()
+        for (i, j), low in lows.items():
+            low.set(self.k.load(self.lows, i * LANES + outputs[j] - start))
+
+    def add_zero(self, total: LocalVar, row: Val, output: Val, block: Val) -> None:
+        k = self.k
+        x = k.load(self.sums, row * self.blocks + block)
+        total.set(k.fma(self.low(output, block), x, total))
+
+    def low(self, output: Val, block: Val) -> Val:
+        """What a sum of x is multiplied by."""
+        return -(self.block_factor(0, output, block) * self.block_factor(1, output, block))
 
     @contextmanager
     def sixteen_blocks(self) -> Iterator[Val]:

@@ -10,6 +10,9 @@ that of `ops.matmul.op`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tetrad.core.dtypes import f32, u8, u32
 from tetrad.core.machine import LANES
 from tetrad.core.sizes import ceil_div, plain, product
@@ -24,6 +27,7 @@ from tetrad.ops.matmul.plan import MANY, MatmulPlan
 from tetrad.schedule.nodes import Launch, Slot
 
 CHUNKS = (128, 64, 32)  # columns written out; 128 are a line of memory
+EMPTY: Mapping[tuple[int, int], LocalVar] = MappingProxyType({})
 EVEN, ODD = tuple(range(0, PAIR, 2)), tuple(range(1, PAIR, 2))
 
 
@@ -76,12 +80,19 @@ class GroupProduct:
         return start, self.k.min(start + self.plan.columns, self.frame.sizes.val(self.outputs))
 
     def store(
-        self, sums: dict[tuple[int, int], LocalVar], rows: list[Val], outputs: list[Val]
+        self,
+        sums: dict[tuple[int, int], LocalVar],
+        rows: list[Val],
+        outputs: list[Val],
+        more: Mapping[tuple[int, int], LocalVar] = EMPTY,
     ) -> None:
+        """Sums of all lanes, and what is added to them."""
         k, pitch = self.k, self.frame.sizes.val(self.outputs)
         for (i, j), acc in sums.items():
-            total = k.cast(k.reduce_lanes("add", acc), self.node.type.dtype)
-            k.store(self.out, rows[i] * pitch + outputs[j], total)
+            total = k.reduce_lanes("add", acc)
+            if more:
+                total = total + more[i, j]
+            k.store(self.out, rows[i] * pitch + outputs[j], k.cast(total, self.node.type.dtype))
 
 
 class GroupRows(GroupProduct):

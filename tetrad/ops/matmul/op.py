@@ -18,8 +18,9 @@ bits. Here it has its meaning, types and test cases. The order of a sum is part 
     rows in 8 bits times groups         blocks of 128 columns ascend; columns 8 i to 8 i + 7 go to
                                         sum i % 16: an exact integer dot, then acc = fma(sw * sx,
                                         fma(-zero, sumx, dot), acc); joined by halving. INT4 groups
-                                        of whole blocks: block b first goes to sum b % 16, acc =
-                                        fma(-(sw * zero), sx * sumx, acc), then dots as they are
+                                        of whole blocks: acc = fma(sw * sx, dot, acc), and to what
+                                        is joined a chain over the blocks is added, low =
+                                        fma(-(sw * zero), sx * sumx, low)
 """
 
 from __future__ import annotations
