@@ -33,6 +33,7 @@ from tetrad.arrays.creation import (
     zeros_like,
 )  # fmt: skip
 from tetrad.arrays.indexing import as_indices, getitem, picked, take_axis  # noqa: F401  (getitem: operators ask for it here)
+from tetrad.arrays.linear import matmul, tensordot, vecdot
 from tetrad.arrays.manipulation import (
     astype,
     broadcast_arrays,
@@ -64,7 +65,6 @@ from tetrad.tracing.operands import is_operand as is_operand  # the operators as
 if TYPE_CHECKING:
     from tetrad.arrays.dynamic import *  # noqa: F403
     from tetrad.arrays.einsum import *  # noqa: F403
-    from tetrad.arrays.linear import *  # noqa: F403
     from tetrad.arrays.sorting import *  # noqa: F403
     from tetrad.arrays.statistics import *  # noqa: F403
     from tetrad.arrays.type_info import *  # noqa: F403
@@ -75,7 +75,6 @@ HOMES = {  # file of this folder -> names of it, loaded when first used
         "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim",
     ),
     "einsum": ("einsum",),
-    "linear": ("matmul", "tensordot", "vecdot"),
     "sorting": (
         "argsort", "isin", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts",
         "unique_inverse", "unique_values",
@@ -245,5 +244,7 @@ __all__ = [
     "take", "take_along_axis", "scatter_add",
     # elementwise beside the ops
     "clip", "positive", "pow",
+    # products
+    "matmul", "tensordot", "vecdot",
     *HOME,
 ]  # fmt: skip
