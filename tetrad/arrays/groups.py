@@ -404,7 +404,7 @@ def matmul(x: Any, q: GroupQuantized, *, activations: str | None = None) -> Arra
 
     >>> import tetrad as td
     >>> q = td.quant.quantize(td.eye(32), "int4", group=32)
-    >>> td.quant.matmul(td.arange(32.0), q, activations="int8")[1:4]
+    >>> td.round(td.quant.matmul(td.arange(32.0), q, activations="int8")[1:4])
     Array([1., 2., 3.], float32)
     """
     if activations not in (None, "int8"):
