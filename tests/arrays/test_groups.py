@@ -379,7 +379,10 @@ def test_settings_of_the_class_are_checked() -> None:
 @pytest.mark.parametrize("activations", [None, "int8"])
 def test_products_of_a_batch_of_nothing(inputs: int, activations: str | None) -> None:
     q = td.quant.quantize(random((6, inputs)), "int4", group=inputs // 4)
-    call = lambda x: td.quant.matmul(x, q, activations=activations)  # noqa: E731
+
+    def call(x: Any) -> Any:
+        return td.quant.matmul(x, q, activations=activations)
+
     for run in (call, td.jit(call)):
         assert run(np.ones((0, inputs), np.float32)).shape == (0, 6)
         assert run(np.ones((2, 0, inputs), np.float32)).shape == (2, 0, 6)
