@@ -22,11 +22,14 @@ from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, axis_of, elementwise
 
 Axis = int | Sequence[int]
-# loaded when first used
-LAZY = (
-    "dot_product_attention", "initializers", "linear_4bit", "linear_4bit_affine_grouped",
-    "linear_4bit_affine_grouped_typed",
-)  # fmt: skip
+# functions that are loaded when first used, by the file that has them
+LAZY = {
+    "_attention": ("dot_product_attention",),
+    "_linear_4bit": ("linear_4bit", "linear_4bit_affine_grouped"),
+    "_linear_4bit_typed": ("linear_4bit_affine_grouped_typed",),
+}
+MODULES = ("initializers",)
+HOMES = {name: home for home, names in LAZY.items() for name in names}
 
 
 def relu(x: Any) -> Array:
@@ -325,19 +328,15 @@ __all__ = [
     "leaky_relu",
     "linear", "log_sigmoid", "log_softmax", "logsumexp", "mish", "one_hot", "relu", "relu6",
     "rms_norm", "selu",
-    "sigmoid", "silu", "soft_sign", "softmax", "softplus", "squareplus", *LAZY,
+    "sigmoid", "silu", "soft_sign", "softmax", "softplus", "squareplus", *HOMES, *MODULES,
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name == "initializers":
-        return lazy.module("tetrad.nn.initializers")
-    if name == "dot_product_attention":
-        return lazy.module("tetrad.nn._attention").dot_product_attention
-    if name == "linear_4bit_affine_grouped_typed":
-        return lazy.module("tetrad.nn._linear_4bit_typed").linear_4bit_affine_grouped_typed
-    if name in LAZY:
-        return getattr(lazy.module("tetrad.nn._linear_4bit"), name)
+    if name in MODULES:
+        return lazy.module(f"tetrad.nn.{name}")
+    if name in HOMES:
+        return getattr(lazy.module(f"tetrad.nn.{HOMES[name]}"), name)
     raise lazy.module("tetrad.arrays.suggestions").absent("nn", name)
 
 
