@@ -39,7 +39,7 @@ class LinearLayer:
 
 
 @record(eq=False)
-class Merge:
+class ProductMerge:
     """Layers of one array that could be one; why they are not, or nothing."""
 
     layers: tuple[LinearLayer, ...]
@@ -91,7 +91,7 @@ RULE = Rule(f"{NAME}.one_product", (), lambda: None, None)
 # -- where -----------------------------------------------------------------------------------------
 
 
-def candidates(graph: Graph) -> Iterator[Merge]:
+def candidates(graph: Graph) -> Iterator[ProductMerge]:
     """Every array with several products, with their layers in order."""
     users: dict[Node, list[Node]] = {}
     for node in graph.nodes():
@@ -105,7 +105,7 @@ def candidates(graph: Graph) -> Iterator[Merge]:
     outputs = set(graph.outputs)
     for layers in alike.values():
         if len(layers) > 1:
-            yield Merge(tuple(layers), reason(layers, users, outputs))
+            yield ProductMerge(tuple(layers), reason(layers, users, outputs))
 
 
 def layer_of(node: Node, users: Users) -> LinearLayer | None:
