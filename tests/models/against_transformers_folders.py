@@ -1,4 +1,5 @@
-"""Computes the numbers of `tests/golden/folders` with the models' own code, and compares. Run by hand, from the root of the repository:
+"""Computes the numbers of `tests/golden/folders` with the models' own code, and compares.
+Run by hand, from the root of the repository:
 
     python -m venv peer && peer/bin/pip install torch transformers numpy
     PYTHONPATH=. peer/bin/python tests/models/against_transformers_folders.py [NAME...]
