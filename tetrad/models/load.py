@@ -20,7 +20,6 @@ from tetrad.core.jobs import JOBS
 from tetrad.formats import gguf
 from tetrad.models.arch import Architecture, architecture_named
 from tetrad.models.config import Config, Metadata
-from tetrad.models.folder.file import FolderFile, open_folder
 from tetrad.models.rope import MOST_CHANNELS
 from tetrad.models.shapes import check_factors, check_shapes
 from tetrad.models.steps import Programs, Step
@@ -99,7 +98,10 @@ def load_parts(
 def open_model(path: str | os.PathLike[str]) -> Iterator[ModelFile]:
     """A GGUF file, or a folder as if it were one."""
     place = os.fsdecode(path)
-    file: ModelFile = open_folder(place) if os.path.isdir(place) else gguf.open_file(place)
+    if os.path.isdir(place):
+        file: ModelFile = lazy.module("tetrad.models.folder.file").open_folder(place)
+    else:
+        file = gguf.open_file(place)
     try:
         yield file
     finally:
@@ -132,7 +134,7 @@ def read_config(file: ModelFile, metadata: Metadata, arch: Architecture[Any]) ->
 
 
 def read_programs(file: ModelFile, arch: Architecture[Any], config: Config) -> Programs:
-    is_folder = isinstance(file, FolderFile)  # there rows have the order that layers want
+    is_folder = os.path.isdir(file.path)  # there rows have the order that layers want
     weights, files = load_weights(file, lambda n: None if is_folder else arch.order(config, n))
     return Programs(Step(arch, config, *by_block(weights, config)), files)
 
@@ -156,7 +158,7 @@ def read_tokenizer(metadata: Mapping[str, object], file: ModelFile, config: Conf
     """Made, and its library loaded, beside the weights: a large vocabulary takes as long as those
     of a small model."""
     path = file.path
-    if isinstance(file, FolderFile):
+    if os.path.isdir(path):
         library = lazy.module("tetrad.text.tokenizer_json")
         return library.tokenizer_from_folder(path, config.vocab)  # type: ignore[no-any-return]
     tokens = metadata.get("tokenizer.ggml.tokens")
