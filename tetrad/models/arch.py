@@ -59,15 +59,16 @@ class TokenBatch:
     nothing."""
 
     tokens: Array  # i32[T]
-    slot: Array  # i32[T]
+    slot: Array  # i32[T]; of an encoder i32[texts + 1], where in the batch texts begin
     position: Array  # i32[T]
+    types: Array | None = None  # i32[T]: of an encoder, which part of a text a token is of
 
 
 @record
 class BlockInputs:
     """What a block is given besides its weights and the stream."""
 
-    slot: Array  # i32[T]
+    slot: Array  # as in `TokenBatch`
     position: Array  # i32[T]
     layer: Array  # i32[]: the number of the block
     kind: Any  # its element of `kinds`
@@ -104,6 +105,8 @@ class Architecture(Generic[C]):
     folder: FolderNames | None = None  # how a Hugging Face folder spells it; None: not read
     # what ranks texts: logits from the states that stand for texts
     classify: Callable[[C, Weights, Array], Array] | None = None
+    # the weights of a block as its function wants them, from those of the file
+    prepare: Callable[[C, dict[str, Array]], dict[str, Array]] = lambda c, weights: weights
 
     def functions(self) -> list[Any]:
         """What a step is traced from."""

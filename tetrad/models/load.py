@@ -136,7 +136,9 @@ def read_config(file: ModelFile, metadata: Metadata, arch: Architecture[Any]) ->
 def read_programs(file: ModelFile, arch: Architecture[Any], config: Config) -> Programs:
     is_folder = os.path.isdir(file.path)  # there rows have the order that layers want
     weights, files = load_weights(file, lambda n: None if is_folder else arch.order(config, n))
-    return Programs(Step(arch, config, *by_block(weights, config)), files)
+    outer, layers = by_block(weights, config)
+    prepared = [arch.prepare(config, block) for block in layers]
+    return Programs(Step(arch, config, outer, prepared), files)
 
 
 def by_block(
