@@ -24,6 +24,7 @@ REGISTRY.later = (
     "tetrad.ops.bits",
     "tetrad.ops.arg_extremes.op",
     "tetrad.ops.running.op",
+    "tetrad.ops.pool.op",
     "tetrad.ops.scatter.op",
     "tetrad.ops.sort.op",
     "tetrad.ops.dynamic.op",
