@@ -36,6 +36,7 @@ REGISTRY.later = (
     "tetrad.ops.collective",
     "tetrad.ops.attention.derivatives",
     "tetrad.ops.attention.cache",
+    "tetrad.ops.conv.op",
     "tetrad.ops.fft.op",
     "tetrad.ops.linalg.systems",
     "tetrad.ops.linalg.factors",

@@ -1,0 +1,126 @@
+"""Plans of convolutions: the box of places that a workgroup takes, its register tile, its share of
+the outputs.
+
+A geometry, a dtype and a machine in, frozen data out. No plan changes the order of a sum
+(`ops.conv.op`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from tetrad.core.dtypes import DType
+from tetrad.core.machine import LANES, Machine
+from tetrad.core.record import record
+from tetrad.ops.conv.geometry import Axis, Geometry, Ints
+
+AXES = 3  # every geometry is seen with three axes
+STAGED_BYTES = 256 << 10  # of x in a workgroup: a quarter of the second cache
+UNROLL = 24  # multiplications of a tile written out
+# In multiplications of a whole vector: to copy a vector of x, and what a workgroup costs besides.
+COPIED, BEGIN = 12, 4096
+PARTS = 4  # of the outputs, for each thread at most
+
+
+@record
+class ConvPlan:
+    """How the kernels of one convolution are written."""
+
+    box: Ints  # places of a workgroup, along each axis
+    rows: int  # places of a register tile, along the last axis
+    vectors: int  # of outputs in a tile
+    panels: int  # tiles of outputs in a workgroup
+    unroll: int  # steps of a sum written out
+
+    @property
+    def width(self) -> int:
+        """Outputs of a tile."""
+        return self.vectors * LANES
+
+
+def three_axes(form: Geometry) -> tuple[Axis, ...]:
+    """Axes of one element come first."""
+    one = Axis(1, 1, 1, 1, 0, 1, 1)
+    return (one,) * (AXES - len(form.axes)) + form.axes
+
+
+def reach_of(axis: Axis, places: int) -> tuple[int, int]:
+    """The first element of x that places 0 to places - 1 meet, and how many lie between it and the
+    last."""
+    met = [phase for phase in axis.phases() if phase.count]
+    if not met:
+        return 0, 1
+    first = min(phase.base for phase in met)
+    ends = (
+        phase.base + (phase.count - 1) * phase.reach
+        + (-(-places // phase.period) - 1) * phase.stride
+        for phase in met
+    )  # fmt: skip
+    return first, max(ends) - first + 1
+
+
+def even_parts(count: int, most: int) -> int:
+    """The size of equal parts, of at most so many, that cover all."""
+    return -(-count // -(-count // most)) if count else 1
+
+
+def plan_conv(form: Geometry, dtype: DType, machine: Machine) -> ConvPlan:
+    """Rows of places as many as stay near, so that the thread with the most of them is done
+    first."""
+    tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
+    vectors = 1 if form.outputs <= LANES else tile.vectors
+    panels = -(-form.outputs // (vectors * LANES))
+    batch = form.batch if isinstance(form.batch, int) else 1
+    best = min(
+        candidates(form, dtype, panels, machine.parallel_groups),
+        key=lambda found: cost(form, *found, vectors, batch, machine.parallel_groups),
+    )
+    box, share = best
+    period = form.axes[-1].period
+    rows = even_parts(-(-box[-1] // period), tile.rows)
+    unroll = max(1, UNROLL // (rows * vectors))
+    return ConvPlan(box, rows, vectors, share, unroll)
+
+
+def candidates(
+    form: Geometry, dtype: DType, panels: int, threads: int
+) -> Iterator[tuple[Ints, int]]:
+    """Boxes and shares of the outputs. Parts of the last axis only where a row is too long."""
+    depth, height, width = three_axes(form)
+    deep, wide = depth.period, max(width.y, 1)
+    while wide > LANES * width.period and staged_bytes(form, dtype, (deep, 1, wide)) > STAGED_BYTES:
+        wide = whole_periods(-(-wide // 2), width)
+    highs = {whole_periods(-(-height.y // parts), height) for parts in range(1, height.y + 1)}
+    boxes = [(deep, high, wide) for high in sorted(highs)]
+    fits = [box for box in boxes if staged_bytes(form, dtype, box) <= STAGED_BYTES]
+    shares = {-(-panels // parts) for parts in range(1, PARTS * threads + 1)}
+    yield from product(fits or [(deep, height.period, wide)], sorted(shares))
+
+
+def whole_periods(places: int, axis: Axis) -> int:
+    return max(-(-places // axis.period), 1) * axis.period
+
+
+def staged_elements(form: Geometry, box: Ints) -> int:
+    made = form.inputs
+    for axis, places in zip(three_axes(form), box, strict=True):
+        made *= reach_of(axis, places)[1]
+    return made
+
+
+def staged_bytes(form: Geometry, dtype: DType, box: Ints) -> int:
+    return staged_elements(form, box) * dtype.nbytes
+
+
+def cost(
+    form: Geometry, box: Ints, share: int, vectors: int, batch: int, threads: int
+) -> float:  # fmt: skip
+    """Of the busiest thread."""
+    depth, height, width = three_axes(form)
+    boxes = -(-depth.y // box[0]) * -(-height.y // box[1]) * -(-width.y // box[2])
+    panels = -(-form.outputs // (vectors * LANES))
+    rounds = -(-max(batch, 1) * form.groups * boxes * -(-max(panels, 1) // max(share, 1)) // threads)
+    holes = max(height.holes * width.holes * depth.holes, 1)
+    work = box[0] * box[1] * box[2] * form.taps * form.inputs * share * vectors / holes
+    return rounds * (work + staged_elements(form, box) / LANES * COPIED + BEGIN)

@@ -1,0 +1,150 @@
+"""Kernels, convolutions: a box of x in scratch, [place][channel], with the zeros around x.
+
+`Staged` copies what the places of a workgroup meet, from either order of axes. Channels that lie
+far apart are turned in registers, sixteen by sixteen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tetrad.core.dtypes import DType
+from tetrad.core.machine import LANES
+from tetrad.graph.nodes import Node
+from tetrad.kernel.build import Val
+from tetrad.kernel.nodes import Buffer
+from tetrad.loopnest.frame import Frame
+from tetrad.loopnest.reader import At
+from tetrad.loopnest.transpose import turned
+from tetrad.ops.conv.geometry import Ints
+
+FEW = 4  # channels that are stored one by one
+CROWDED = 1 << 10  # bytes: places so far apart, or a multiple of it, meet in a cache
+
+
+class Staged:
+    """Scratch for `sizes` places along three axes, the last rounded up to whole vectors."""
+
+    def __init__(
+        self, frame: Frame, x: Node, dtype: DType, last: bool, channels: int, sizes: Ints,
+        pitch: int = 0,
+    ) -> None:  # fmt: skip
+        self.frame, self.k, self.x, self.dtype, self.last = frame, frame.k, x, dtype, last
+        self.channels, self.sizes = channels, sizes
+        self.pitch = pitch or pitch_of(channels, dtype)
+        self.across = -(-sizes[2] // LANES) * LANES
+        self.row = self.across * self.pitch
+        self.plane = sizes[1] * self.row
+        self.buffer: Buffer = frame.scratch("box", dtype, sizes[0] * self.plane + LANES)
+        shape = x.type.shape[1:-1] if last else x.type.shape[2:]
+        self.ends: Ints = (1,) * (3 - len(shape)) + tuple(int(n) for n in shape)  # type: ignore[arg-type]
+        self.rank = len(shape)
+
+    def stage(self, batch: Val, channel: Val, starts: Sequence[Val], margins: Sequence[bool]) -> None:
+        """From element `starts` of x on; `margins` says along which axes some may lie outside."""
+        k = self.k
+        self.batch, self.channel, self.starts, self.margins = batch, channel, starts, margins
+        k.barrier()
+        with k.loop(self.sizes[0], always=True) as d, k.loop(self.sizes[1], always=True) as h:
+            place = (starts[0] + d, starts[1] + h)
+            to = d * self.plane + h * self.row
+            inside = self.inside(place)
+            copy = self.copy_last if self.last else self.copy_first
+            if inside is None:
+                copy(to, place)
+            else:
+                with k.when(inside):
+                    copy(to, place)
+                with k.otherwise():
+                    self.clear(to, k.index(0), k.index(self.row))
+        k.barrier()
+
+    def inside(self, place: Sequence[Val]) -> Val | None:
+        found: Val | None = None
+        for i, end, margin in zip(place, self.ends, self.margins, strict=False):
+            if margin:
+                here = (i >= 0) & (i < end)
+                found = here if found is None else found & here
+        return found
+
+    def clear(self, to: Val, start: Val, stop: Val) -> None:
+        k = self.k
+        with k.loop(stop, start, LANES) as i:
+            with k.when(i + k.lane() < stop, guard=True):
+                k.store(self.buffer, to + i + k.lane(), 0.0)
+
+    def at(self, place: Sequence[Val], w: Val, channel: Val) -> At:
+        spatial = (*place, w)[3 - self.rank :]
+        channel = self.channel + channel
+        if self.last:
+            return (self.batch, *spatial, channel)
+        return (self.batch, channel, *spatial)
+
+    def element(self, place: Sequence[Val], w: Val, channel: Val) -> Val:
+        at = self.at(place, w, channel)
+        return self.k.cast(self.frame.reading.wide(self.x, at), self.dtype)
+
+    # -- channels last -----------------------------------------------------------------------------
+
+    def copy_last(self, to: Val, place: Sequence[Val]) -> None:
+        """Zeros, elements of x, zeros."""
+        k, start = self.k, self.starts[2]
+        count = k.index(self.sizes[2])
+        first, stop = k.index(0), count
+        if self.margins[2]:
+            first = k.min(k.max(0 - start, 0), count)
+            stop = k.max(k.min(self.ends[2] - start, count), first)
+            self.clear(to, k.index(0), first * self.pitch)
+            self.clear(to, stop * self.pitch, count * self.pitch)
+        with k.loop(stop, first) as w:
+            self.copy_place(to + w * self.pitch, place, start + w)
+
+    def copy_place(self, to: Val, place: Sequence[Val], w: Val) -> None:
+        k = self.k
+        with k.loop(self.channels, 0, LANES) as c:
+            lane = c + k.lane()
+            with self.frame.within(lane, k.index(self.channels), self.channels):
+                k.store(self.buffer, to + lane, self.element(place, w, lane))
+
+    # -- channels first ----------------------------------------------------------------------------
+
+    def copy_first(self, to: Val, place: Sequence[Val]) -> None:
+        k = self.k
+        with k.loop(self.across, 0, LANES) as w:
+            if self.channels <= FEW:
+                for c in range(self.channels):
+                    value = self.vector(place, w, [k.index(c)])[0]
+                    k.store(self.buffer, to + (w + k.lane()) * self.pitch + c, value)
+            else:
+                with k.loop(self.channels, 0, LANES) as c:
+                    self.copy_square(to, place, w, c)
+
+    def copy_square(self, to: Val, place: Sequence[Val], w: Val, c: Val) -> None:
+        k = self.k
+        rows = [k.min(c + i, self.channels - 1) for i in range(LANES)]
+        if self.channels % LANES == 0:
+            rows = [c + i for i in range(LANES)]
+        square = turned(k, self.vector(place, w, rows))
+        lane = c + k.lane()
+        with self.frame.within(lane, k.index(self.channels), self.channels):
+            for i, vector in enumerate(square):
+                k.store(self.buffer, to + (w + i) * self.pitch + lane, vector)
+
+    def vector(self, place: Sequence[Val], w: Val, channels: list[Val]) -> list[Val]:
+        """Sixteen neighbours along the last axis, of each channel; zero outside x."""
+        k = self.k
+        lane = self.starts[2] + w + k.lane()
+        if not self.margins[2] and self.across == self.ends[2]:
+            return [self.element(place, lane, c) for c in channels]
+        values = [k.local(0, self.dtype) for _ in channels]
+        with k.when((lane >= 0) & (lane < self.ends[2])):
+            for value, c in zip(values, channels, strict=True):
+                value.set(self.element(place, lane, c))
+        return [value.get() for value in values]
+
+
+def pitch_of(channels: int, dtype: DType) -> int:
+    """Elements of a place: places do not share the few spots a cache has for addresses a power of
+    two apart."""
+    is_crowded = channels * dtype.nbytes % CROWDED == 0
+    return channels + (LANES if is_crowded else 0)
