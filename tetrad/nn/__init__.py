@@ -25,6 +25,16 @@ Axis = int | Sequence[int]
 # functions that are loaded when first used, by the file that has them
 LAZY = {
     "_attention": ("dot_product_attention",),
+    "_convolution": (
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_general_dilated",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "im2col",
+    ),
     "_linear_4bit": ("linear_4bit", "linear_4bit_affine_grouped"),
     "_linear_4bit_typed": ("linear_4bit_affine_grouped_typed",),
 }

@@ -153,7 +153,7 @@ def geometry_of(
     """Of x, all channels of the result, and the sizes of the taps, which were checked."""
     sizes = sizes_of(last, x.shape)
     each = zip(sizes, taps, size, stride, low, dilation, holes, strict=True)
-    axes = tuple(Axis(*numbers) for numbers in each)  # type: ignore[arg-type]
+    axes = tuple(Axis(*numbers) for numbers in each)
     inputs = channels_of(last, x.shape)
     return Geometry(x.shape[0], groups, int(inputs) // groups, int(outputs) // groups, axes,  # type: ignore[arg-type]
                     last, weight, flip)  # fmt: skip

@@ -59,7 +59,7 @@ def conv_type(x: ArrayType, w: ArrayType, **settings: Any) -> ArrayType:
     taps = taps_of(weight, w.shape)
     outputs, inputs = weight_channels(weight, w.shape, groups)
     check_channels("conv", x, groups, last)
-    if inputs != channels_of(last, x.shape) // groups:  # type: ignore[operator]
+    if inputs != channels_of(last, x.shape) // groups:
         raise ShapeError(
             f"conv: x {x} has {channels_of(last, x.shape)} channels in {groups} groups, weight {w} "
             f"takes {inputs} in each"
@@ -100,16 +100,16 @@ def check_operands(name: str, x: ArrayType, other: ArrayType, settings: Settings
 
 def check_channels(name: str, x: ArrayType, groups: int, last: bool) -> None:
     channels = channels_of(last, x.shape)
-    if groups < 1 or channels % groups:  # type: ignore[operator]
+    if groups < 1 or channels % groups:
         raise ShapeError(f"{name}: {channels} channels of {x} are not {groups} equal groups")
 
 
 def weight_channels(weight: str, shape: Shape, groups: int) -> tuple[int, int]:
     """Outputs and inputs of a group."""
     outer, inner = (shape[-1], shape[-2]) if weight[0] == "k" else (shape[0], shape[1])
-    if outer % groups:  # type: ignore[operator]
+    if outer % groups:
         raise ShapeError(f"conv: {outer} channels of a weight are not {groups} equal groups")
-    each = outer // groups  # type: ignore[operator]
+    each = outer // groups
     return (inner, each) if weight in ("iok", "koi") else (each, inner)  # type: ignore[return-value]
 
 
@@ -247,7 +247,7 @@ def conv(
     ... )
     array([[[10., 21., 32., 43.,  4.]]], dtype=float32)
     """
-    settings = {
+    settings: Settings = {
         "stride": stride, "low": low, "dilation": dilation, "holes": holes, "size": size,
         "groups": groups, "last": last, "weight": weight, "flip": flip,
     }  # fmt: skip
@@ -292,7 +292,7 @@ def conv_weight(
     ... )
     array([[[21., 32.]]], dtype=float32)
     """
-    settings = {
+    settings: Settings = {
         "stride": stride, "low": low, "dilation": dilation, "holes": holes, "size": size,
         "groups": groups, "last": last, "weight": weight, "flip": flip,
     }  # fmt: skip
@@ -304,7 +304,8 @@ def conv_weight(
         left, right = results[(..., *places)], wide[(..., *elements)]
         sides = (side.reshape(*side.shape[:3], int(np.prod(side.shape[3:]))) for side in
                  (left, right))  # fmt: skip
-        found[(..., *tap)] = np.einsum("ngop,ngcp->goc", *sides, optimize=True)
+        index: Any = (..., *tap)
+        found[index] += np.einsum("ngop,ngcp->goc", *sides, optimize=True)
     return np.ascontiguousarray(weight_back(found, form))
 
 
@@ -385,9 +386,9 @@ def channels_joined(x: Node, last: bool) -> Node:
 def channels_parted(y: Node, last: bool, size: int) -> Node:
     shape = y.type.shape
     if last:
-        parted = reshape(y, (*shape[:-1], size, shape[-1] // size))  # type: ignore[operator]
+        parted = reshape(y, (*shape[:-1], size, shape[-1] // size))
         return moved(parted, parted.type.rank - 2, 0)
-    return moved(reshape(y, (shape[0], size, shape[1] // size, *shape[2:])), 1, 0)  # type: ignore[operator]
+    return moved(reshape(y, (shape[0], size, shape[1] // size, *shape[2:])), 1, 0)
 
 
 def weights_joined(w: Node, weight: str) -> Node:
@@ -403,6 +404,6 @@ def weights_joined(w: Node, weight: str) -> Node:
 def weights_parted(w: Node, weight: str, size: int) -> Node:
     shape = w.type.shape
     if weight[0] != "k":
-        return reshape(w, (size, shape[0] // size, *shape[1:]))  # type: ignore[operator]
-    parted = reshape(w, (*shape[:-1], size, shape[-1] // size))  # type: ignore[operator]
+        return reshape(w, (size, shape[0] // size, *shape[1:]))
+    parted = reshape(w, (*shape[:-1], size, shape[-1] // size))
     return moved(parted, parted.type.rank - 2, 0)

@@ -1,7 +1,7 @@
 """Kernels, convolutions: weights in the order in which tiles read them, [group][panel][tap][input]
 [width], zero or anything past the last output.
 
-`pack_weight` is a launch that copies them once; a weight that is known is copied when the program
+`launch` copies them once, when the program runs; a weight that is known is copied when the program
 is compiled.
 """
 
@@ -22,11 +22,12 @@ from tetrad.loopnest.reader import At
 from tetrad.loopnest.transpose import turned
 from tetrad.ops.conv.geometry import Geometry
 from tetrad.ops.conv.op import weight_first
+from tetrad.ops.conv.weight_order import Walk, WeightOrder
 from tetrad.schedule.nodes import Launch, Slot
 
 
 class PackWeight:
-    """The launch that copies a weight."""
+    """Copies one weight."""
 
     def __init__(self, form: Geometry, w: Node, dtype: DType, width: int) -> None:
         self.form, self.w, self.dtype, self.width = form, w, dtype, width
@@ -53,77 +54,43 @@ class PackWeight:
         slot = memory.temp("packed", self.dtype, form.groups, self.panels, form.taps, form.inputs,
                            self.width)  # fmt: skip
         self.frame = Frame(group.name + "_pack", memory)
-        self.k = self.frame.k
+        self.k = k = self.frame.k
         self.frame.reads([self.w])
         self.out = self.frame.output(slot)
         vectors = self.panels * (self.width // LANES)
-        position = Space(self.k, self.frame.sizes, (form.groups, vectors), self.k.group_id())
+        position = Space(k, self.frame.sizes, (form.groups, vectors), k.group_id())
         self.group, self.first = position.span(0, 1), position.span(1, 2) * LANES
+        self.order = WeightOrder(k, self.frame.sizes, form, self.group, k.index(0), form.inputs)
         self.copy()
         return slot, self.frame.finish(form.groups * vectors, group)
 
     def copy(self) -> None:
         """Along the outputs where they lie beside each other, else squares turned in registers."""
-        form, k = self.form, self.k
-        if form.weight == "kio" or (form.weight == "iok" and form.taps == 1):
-            output = k.min(self.first + k.lane(), form.outputs - 1)
-            with k.loop(form.taps) as tap, k.loop(form.inputs) as c:
-                self.put(tap, c, self.element(output, c, tap))
-        elif form.weight == "oik":
-            self.copy_turned(form.inputs * form.taps, self.of_row)
-        elif form.weight == "iok":
-            with k.loop(form.inputs) as self.input:
-                self.copy_turned(form.taps, self.of_taps)
-        else:
-            with k.loop(form.taps) as self.tap:
-                self.copy_turned(form.inputs, self.of_inputs)
+        form, k, order = self.form, self.k, self.order
+        if not order.is_along_outputs:
+            with order.walks() as walk:
+                self.copy_turned(walk)
+            return
+        output = self.first + k.lane()
+        with k.loop(form.taps) as tap, k.loop(form.inputs) as c:
+            value = k.local(0, self.dtype)
+            with self.frame.within(output, k.index(form.outputs), form.outputs):
+                value.set(self.read(order.at(output, c, tap)))
+            self.put(order.met(tap), c, value.get())
 
-    def of_row(self, step: Val) -> tuple[Val, Val]:
-        """Tap and input, of a step along memory."""
-        return step % self.form.taps, step // self.form.taps
-
-    def of_taps(self, step: Val) -> tuple[Val, Val]:
-        return step, self.input
-
-    def of_inputs(self, step: Val) -> tuple[Val, Val]:
-        return self.tap, step
-
-    def copy_turned(self, length: int, where: object) -> None:
+    def copy_turned(self, walk: Walk) -> None:
         """Sixteen outputs, sixteen steps along memory at a time."""
         k = self.k
-        with k.loop(length, 0, LANES) as step:
+        with k.loop(walk.length, 0, LANES) as step:
             rows = [k.local(0, self.dtype) for _ in range(LANES)]
-            with self.frame.within(step + k.lane(), k.index(length), length):
+            lane = step + k.lane()
+            with self.frame.within(lane, k.index(walk.length), walk.length):
                 for i, row in enumerate(rows):
                     output = k.min(self.first + i, self.form.outputs - 1)
-                    row.set(self.along(output, step + k.lane(), length, where))
+                    row.set(self.read(walk.at(output, lane)))
             for i, vector in enumerate(turned(k, [row.get() for row in rows])):
-                with k.when(step + i < length):
-                    tap, c = where(step + i)  # type: ignore[operator]
-                    self.put(tap, c, vector)
-
-    def along(self, output: Val, step: Val, length: int, where: object) -> Val:
-        """The element of an output at a step along memory."""
-        form = self.form
-        if where == self.of_row:
-            spread = Space(self.k, self.frame.sizes, (form.inputs, *self.tap_sizes), step).axes()
-            at: At = (self.group * form.outputs + output, *spread)
-            return self.read(at)
-        tap, c = where(step)  # type: ignore[operator]
-        return self.element(output, c, tap)
-
-    @property
-    def tap_sizes(self) -> tuple[int, ...]:
-        return tuple(axis.taps for axis in self.form.axes)
-
-    def element(self, output: Val, c: Val, tap: Val) -> Val:
-        """At a tap as memory counts them."""
-        form = self.form
-        taps = Space(self.k, self.frame.sizes, self.tap_sizes, tap).axes()
-        inner, outer = (output, c) if form.weight in ("iok", "koi") else (c, output)
-        each = form.inputs if form.weight in ("iok", "koi") else form.outputs
-        outer = self.group * each + outer
-        return self.read((*taps, inner, outer) if form.weight[0] == "k" else (outer, inner, *taps))
+                with k.when(step + i < walk.length):
+                    self.put(*walk.where(step + i), vector)
 
     def read(self, at: At) -> Val:
         return self.k.cast(self.frame.reading.wide(self.w, at), self.dtype)
@@ -131,7 +98,6 @@ class PackWeight:
     def put(self, tap: Val, c: Val, vector: Val) -> None:
         """A vector of outputs, under the tap as x meets it."""
         form, k = self.form, self.k
-        met = (form.taps - 1) - tap if form.flip else tap
         panel, rest = self.first // self.width, self.first % self.width
-        row = (self.group * self.panels + panel) * form.taps + met
+        row = (self.group * self.panels + panel) * form.taps + tap
         k.store(self.out, (row * form.inputs + c) * self.width + rest + k.lane(), vector)

@@ -74,7 +74,7 @@ def plan_conv(form: Geometry, dtype: DType, machine: Machine) -> ConvPlan:
     batch = form.batch if isinstance(form.batch, int) else 1
     best = min(
         candidates(form, dtype, panels, machine.parallel_groups),
-        key=lambda found: cost(form, *found, vectors, batch, machine.parallel_groups),
+        key=lambda found: cost(form, found, vectors, batch, machine.parallel_groups),
     )
     box, share = best
     period = form.axes[-1].period
@@ -113,14 +113,57 @@ def staged_bytes(form: Geometry, dtype: DType, box: Ints) -> int:
     return staged_elements(form, box) * dtype.nbytes
 
 
-def cost(
-    form: Geometry, box: Ints, share: int, vectors: int, batch: int, threads: int
-) -> float:  # fmt: skip
+def cost(form: Geometry, found: tuple[Ints, int], vectors: int, batch: int, threads: int) -> float:
     """Of the busiest thread."""
+    box, share = found
     depth, height, width = three_axes(form)
     boxes = -(-depth.y // box[0]) * -(-height.y // box[1]) * -(-width.y // box[2])
     panels = -(-form.outputs // (vectors * LANES))
-    rounds = -(-max(batch, 1) * form.groups * boxes * -(-max(panels, 1) // max(share, 1)) // threads)
+    rounds = -(
+        -max(batch, 1) * form.groups * boxes * -(-max(panels, 1) // max(share, 1)) // threads
+    )
     holes = max(height.holes * width.holes * depth.holes, 1)
     work = box[0] * box[1] * box[2] * form.taps * form.inputs * share * vectors / holes
     return rounds * (work + staged_elements(form, box) / LANES * COPIED + BEGIN)
+
+
+# -- sums over places ------------------------------------------------------------------------------
+
+PLACES = 256  # of a box: both sides of a tile stay in the first cache
+SMALL = 160  # taps and inputs that are written out where a tile has more rows than there are inputs
+
+
+@record
+class WeightPlan:
+    """How the kernel of one gradient by the weight is written."""
+
+    box: Ints
+    rows: int  # inputs of a register tile
+    vectors: int  # of outputs in a tile
+    inputs: int  # of a workgroup
+    panels: int  # tiles of outputs in a workgroup
+    unroll: int
+    is_small: bool  # few inputs: rows of a tile are taps and inputs
+
+
+def plan_weight(form: Geometry, dtype: DType, machine: Machine) -> WeightPlan:
+    tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
+    vectors = 1 if form.outputs <= LANES else tile.vectors
+    panels, threads = max(-(-form.outputs // (vectors * LANES)), 1), machine.parallel_groups
+    share = -(-panels // threads)
+    shares = form.groups * -(-panels // share)
+    is_small = form.inputs < tile.rows and form.inputs * form.taps <= SMALL
+    wanted = 1 if is_small else -(-threads // max(shares, 1))
+    equal = (n for n in range(wanted, PARTS * wanted) if form.inputs % n == 0)
+    inputs = form.inputs // next(equal, 1)
+    rows = tile.rows if is_small else even_parts(inputs, tile.rows)
+    unroll = max(1, UNROLL // (rows * vectors))
+    return WeightPlan(weight_box(form), rows, vectors, inputs, share, unroll, is_small)
+
+
+def weight_box(form: Geometry) -> Ints:
+    """Whole rows, if they are not too long."""
+    depth, height, width = three_axes(form)
+    wide = whole_periods(even_parts(width.y, 2 * PLACES), width)
+    high = whole_periods(even_parts(height.y, max(PLACES // wide, 1)), height)
+    return depth.period, high, wide

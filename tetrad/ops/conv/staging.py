@@ -19,6 +19,7 @@ from tetrad.loopnest.transpose import turned
 from tetrad.ops.conv.geometry import Ints
 
 FEW = 4  # channels that are stored one by one
+LINE_BYTES = 64  # of a cache
 CROWDED = 1 << 10  # bytes: places so far apart, or a multiple of it, meet in a cache
 
 
@@ -27,9 +28,10 @@ class Staged:
 
     def __init__(
         self, frame: Frame, x: Node, dtype: DType, last: bool, channels: int, sizes: Ints,
-        pitch: int = 0,
+        pitch: int = 0, most: int = 0,
     ) -> None:  # fmt: skip
         self.frame, self.k, self.x, self.dtype, self.last = frame, frame.k, x, dtype, last
+        self.most = most  # channels that there are, where a block may reach past them
         self.channels, self.sizes = channels, sizes
         self.pitch = pitch or pitch_of(channels, dtype)
         self.across = -(-sizes[2] // LANES) * LANES
@@ -40,9 +42,16 @@ class Staged:
         self.ends: Ints = (1,) * (3 - len(shape)) + tuple(int(n) for n in shape)  # type: ignore[arg-type]
         self.rank = len(shape)
 
-    def stage(self, batch: Val, channel: Val, starts: Sequence[Val], margins: Sequence[bool]) -> None:
-        """From element `starts` of x on; `margins` says along which axes some may lie outside."""
+    def stage(
+        self, batch: Val, channel: Val, starts: Sequence[Val], margins: Sequence[bool],
+        first: Val | None = None,
+    ) -> None:  # fmt: skip
+        """From element `starts` of x on; `margins` says along which axes some may lie outside. With
+        `first`, the first channel within its group, channels past the last are repeated."""
         k = self.k
+        self.left_over = None
+        if first is not None and self.most % self.channels:
+            self.left_over = self.most - 1 - first
         self.batch, self.channel, self.starts, self.margins = batch, channel, starts, margins
         k.barrier()
         with k.loop(self.sizes[0], always=True) as d, k.loop(self.sizes[1], always=True) as h:
@@ -69,12 +78,13 @@ class Staged:
 
     def clear(self, to: Val, start: Val, stop: Val) -> None:
         k = self.k
-        with k.loop(stop, start, LANES) as i:
-            with k.when(i + k.lane() < stop, guard=True):
-                k.store(self.buffer, to + i + k.lane(), 0.0)
+        with k.loop(stop, start, LANES) as i, k.when(i + k.lane() < stop, guard=True):
+            k.store(self.buffer, to + i + k.lane(), 0.0)
 
     def at(self, place: Sequence[Val], w: Val, channel: Val) -> At:
         spatial = (*place, w)[3 - self.rank :]
+        if self.left_over is not None and not self.last:
+            channel = self.k.min(channel, self.left_over)
         channel = self.channel + channel
         if self.last:
             return (self.batch, *spatial, channel)
@@ -103,6 +113,12 @@ class Staged:
         k = self.k
         with k.loop(self.channels, 0, LANES) as c:
             lane = c + k.lane()
+            if self.left_over is not None:
+                value = k.local(0, self.dtype)
+                with k.when(lane <= self.left_over, guard=True):
+                    value.set(self.element(place, w, lane))
+                k.store(self.buffer, to + lane, value.get())
+                return
             with self.frame.within(lane, k.index(self.channels), self.channels):
                 k.store(self.buffer, to + lane, self.element(place, w, lane))
 
@@ -112,12 +128,15 @@ class Staged:
         k = self.k
         with k.loop(self.across, 0, LANES) as w:
             if self.channels <= FEW:
-                for c in range(self.channels):
-                    value = self.vector(place, w, [k.index(c)])[0]
-                    k.store(self.buffer, to + (w + k.lane()) * self.pitch + c, value)
+                self.copy_few(to, place, w)
             else:
                 with k.loop(self.channels, 0, LANES) as c:
                     self.copy_square(to, place, w, c)
+
+    def copy_few(self, to: Val, place: Sequence[Val], w: Val) -> None:
+        for c in range(self.channels):
+            value = self.vector(place, w, [self.k.index(c)])[0]
+            self.k.store(self.buffer, to + (w + self.k.lane()) * self.pitch + c, value)
 
     def copy_square(self, to: Val, place: Sequence[Val], w: Val, c: Val) -> None:
         k = self.k
@@ -148,3 +167,10 @@ def pitch_of(channels: int, dtype: DType) -> int:
     two apart."""
     is_crowded = channels * dtype.nbytes % CROWDED == 0
     return channels + (LANES if is_crowded else 0)
+
+
+def odd_lines(channels: int, dtype: DType) -> int:
+    """Elements of a place that is an odd number of cache lines: vectors of one channel then lie in
+    all of a cache."""
+    line = LINE_BYTES // dtype.nbytes
+    return (-(-channels // line) | 1) * line

@@ -42,7 +42,13 @@ class ConvTiles:
     """The kernels of one convolution."""
 
     def __init__(self, frame: Frame, group: Group, form: Geometry, plan: ConvPlan) -> None:
-        self.frame, self.group, self.node, self.form, self.plan = frame, group, group.root, form, plan
+        self.frame, self.group, self.node, self.form, self.plan = (
+            frame,
+            group,
+            group.root,
+            form,
+            plan,
+        )
         self.k, self.sizes = frame.k, frame.sizes
         self.x, self.w = self.node.inputs
         self.dtype = accumulator(self.x.type.dtype)
@@ -74,9 +80,7 @@ class ConvTiles:
         self.counts = [k.min(axis.y - start, box) if axis.y % box else k.index(box)
                        for start, box, axis in ends]  # fmt: skip
         self.stage()
-        self.sums = self.frame.private(
-            "sums", self.dtype, (prod(plan.box) + LANES) * self.width
-        )
+        self.sums = self.frame.private("sums", self.dtype, (prod(plan.box) + LANES) * self.width)
         self.turning = None if form.last else self.frame.private("turned", self.dtype, LANES**2)
         first = at[2] * plan.panels
         with k.loop(k.min(first + plan.panels, panels), first) as panel:
@@ -108,7 +112,7 @@ class ConvTiles:
         self.staged.stage(self.batch, channel, starts, margins)
 
     def run_panel(self, panel: Val) -> None:
-        form, k = self.form, self.k
+        form = self.form
         depth = form.taps * form.inputs * self.width
         count = -(-form.outputs // self.width)
         self.panel_at = (self.channels * count + panel) * depth
