@@ -19,7 +19,7 @@ Ints = tuple[int, ...]
 
 
 @record
-class Phase:
+class ConvPhase:
     """Places first, first + period, ... of an axis: `count` taps, `step` apart from `tap` on; place
     number q of them reads x at q * stride + t * reach + base under tap number t."""
 
@@ -34,7 +34,7 @@ class Phase:
 
 
 @record
-class Axis:
+class ConvAxis:
     """One spatial axis: sizes of x, of the taps and of the result, and how they meet."""
 
     x: int
@@ -50,22 +50,22 @@ class Axis:
         """Places after which taps meet elements of x again as before."""
         return self.holes // gcd(self.stride, self.holes)
 
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[ConvPhase]:
         return [self.phase(first) for first in range(self.period)]
 
-    def phase(self, first: int) -> Phase:
+    def phase(self, first: int) -> ConvPhase:
         """Taps are `step` apart: those between meet holes."""
         start, step = first * self.stride - self.low, self.holes // gcd(self.dilation, self.holes)
         met = [k for k in range(self.taps) if (start + k * self.dilation) % self.holes == 0]
         tap = met[0] if met else 0
         stride, reach = self.period * self.stride // self.holes, step * self.dilation // self.holes
         base = (start + tap * self.dilation) // self.holes
-        return Phase(first, self.period, tap, step, len(met), stride, reach, base)
+        return ConvPhase(first, self.period, tap, step, len(met), stride, reach, base)
 
-    def turned(self) -> Axis:
+    def turned(self) -> ConvAxis:
         """The axis of the convolution that goes from the result back to x, with taps reversed."""
         low = (self.taps - 1) * self.dilation - self.low
-        return Axis(self.y, self.taps, self.x, self.holes, low, self.dilation, self.stride)
+        return ConvAxis(self.y, self.taps, self.x, self.holes, low, self.dilation, self.stride)
 
 
 @record
@@ -76,7 +76,7 @@ class Geometry:
     groups: int
     inputs: int
     outputs: int
-    axes: tuple[Axis, ...]
+    axes: tuple[ConvAxis, ...]
     last: bool  # channels are the last axis of x and of the result, else the second
     weight: str  # one of WEIGHTS
     flip: bool  # taps are taken from the last on
@@ -153,7 +153,7 @@ def geometry_of(
     """Of x, all channels of the result, and the sizes of the taps, which were checked."""
     sizes = sizes_of(last, x.shape)
     each = zip(sizes, taps, size, stride, low, dilation, holes, strict=True)
-    axes = tuple(Axis(*numbers) for numbers in each)
+    axes = tuple(ConvAxis(*numbers) for numbers in each)
     inputs = channels_of(last, x.shape)
     return Geometry(x.shape[0], groups, int(inputs) // groups, int(outputs) // groups, axes,  # type: ignore[arg-type]
                     last, weight, flip)  # fmt: skip

@@ -35,7 +35,7 @@ from tetrad.ops.calculus import Batched, all_batched, moved, reshape
 from tetrad.ops.cases import Rng, exact_array, pick
 from tetrad.ops.conv.geometry import (
     WEIGHTS,
-    Axis,
+    ConvAxis,
     Geometry,
     Ints,
     channels_of,
@@ -167,7 +167,7 @@ def surrounded(x: Array, form: Geometry) -> tuple[Array, Ints]:
     return np.pad(x, ((0, 0), (0, 0), (0, 0), *widths)), tuple(low for low, _ in widths)
 
 
-def around(axis: Axis) -> tuple[int, int]:
+def around(axis: ConvAxis) -> tuple[int, int]:
     first = (-axis.low) // axis.holes
     last = ((axis.y - 1) * axis.stride + (axis.taps - 1) * axis.dilation - axis.low) // axis.holes
     return max(0, -first), max(0, last - axis.x + 1)
@@ -181,7 +181,7 @@ def meetings(form: Geometry, low: Ints) -> Iterator[tuple[Ints, tuple[Any, ...],
         yield tap, tuple(p for p, _ in pairs), tuple(x for _, x in pairs)
 
 
-def met(axis: Axis, tap: int, low: int) -> tuple[slice, slice]:
+def met(axis: ConvAxis, tap: int, low: int) -> tuple[slice, slice]:
     """Places, and elements of x behind `low` zeros."""
     for phase in axis.phases():
         number, rest = divmod(tap - phase.tap, phase.step)
@@ -203,7 +203,7 @@ def _numbers(rng: Rng, dtype: Any, groups: int) -> tuple[Any, ...]:
         stride, holes = pick(rng, ((1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3), (2, 3), (2, 2)))
         low, size = int(rng.integers(-1, 4)), pick(rng, (1, 2, 3, 7, most))
         y = ((size - 1) * holes + 2 * max(low, 0) - (taps - 1) * dilation) // stride + 1
-        axes.append(Axis(size, taps, max(y, 0), stride, low, dilation, holes))
+        axes.append(ConvAxis(size, taps, max(y, 0), stride, low, dilation, holes))
     return tuple(axes), bool(rng.integers(2)), pick(rng, WEIGHTS), bool(rng.integers(2))
 
 

@@ -13,7 +13,7 @@ from itertools import product
 from tetrad.core.dtypes import DType
 from tetrad.core.machine import LANES, Machine
 from tetrad.core.record import record
-from tetrad.ops.conv.geometry import Axis, Geometry, Ints
+from tetrad.ops.conv.geometry import ConvAxis, Geometry, Ints
 
 AXES = 3  # every geometry is seen with three axes
 STAGED_BYTES = 256 << 10  # of x in a workgroup: a quarter of the second cache
@@ -39,13 +39,13 @@ class ConvPlan:
         return self.vectors * LANES
 
 
-def three_axes(form: Geometry) -> tuple[Axis, ...]:
+def three_axes(form: Geometry) -> tuple[ConvAxis, ...]:
     """Axes of one element come first."""
-    one = Axis(1, 1, 1, 1, 0, 1, 1)
+    one = ConvAxis(1, 1, 1, 1, 0, 1, 1)
     return (one,) * (AXES - len(form.axes)) + form.axes
 
 
-def reach_of(axis: Axis, places: int) -> tuple[int, int]:
+def reach_of(axis: ConvAxis, places: int) -> tuple[int, int]:
     """The first element of x that places 0 to places - 1 meet, and how many lie between it and the
     last."""
     met = [phase for phase in axis.phases() if phase.count]
@@ -98,7 +98,7 @@ def candidates(
     yield from product(fits or [(deep, height.period, wide)], sorted(shares))
 
 
-def whole_periods(places: int, axis: Axis) -> int:
+def whole_periods(places: int, axis: ConvAxis) -> int:
     return max(-(-places // axis.period), 1) * axis.period
 
 

@@ -27,7 +27,7 @@ from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.loopnest.transpose import turned
-from tetrad.ops.conv.geometry import Geometry, Phase
+from tetrad.ops.conv.geometry import Geometry, ConvPhase
 from tetrad.ops.conv.packing import PackWeight
 from tetrad.ops.conv.plan import ConvPlan, reach_of, three_axes
 from tetrad.ops.conv.staging import Staged
@@ -35,7 +35,7 @@ from tetrad.ops.matmul.epilogue import accumulator, output_buffers, store_result
 from tetrad.schedule.nodes import Launch
 
 STRAIGHT = 48  # multiplications of a run that are written out without a loop
-Phases = tuple[Phase, ...]
+Phases = tuple[ConvPhase, ...]
 
 
 class ConvTiles:
