@@ -27,7 +27,7 @@ from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.loopnest.transpose import turned
-from tetrad.ops.conv.geometry import Geometry, ConvPhase
+from tetrad.ops.conv.geometry import ConvPhase, Geometry
 from tetrad.ops.conv.packing import PackWeight
 from tetrad.ops.conv.plan import ConvPlan, reach_of, three_axes
 from tetrad.ops.conv.staging import Staged

@@ -23,7 +23,7 @@ from tetrad.kernel.build import LocalVar, Val
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.transpose import turned
-from tetrad.ops.conv.geometry import Geometry, ConvPhase
+from tetrad.ops.conv.geometry import ConvPhase, Geometry
 from tetrad.ops.conv.plan import WeightPlan, reach_of, three_axes
 from tetrad.ops.conv.staging import Staged, odd_lines
 from tetrad.ops.conv.weight_order import Walk, WeightOrder
