@@ -167,3 +167,55 @@ def weight_box(form: Geometry) -> Ints:
     wide = whole_periods(even_parts(width.y, 2 * PLACES), width)
     high = whole_periods(even_parts(height.y, max(PLACES // wide, 1)), height)
     return depth.period, high, wide
+
+
+# -- depthwise -------------------------------------------------------------------------------------
+
+MOST_TAPS = 25  # whose factors or sums registers, and the first cache, hold
+PLANE_BYTES = 64 << 10  # of a channel in scratch
+TILE_PLACES = 4  # results of a tile, for a register of 512 bits; their windows overlap
+
+
+@record
+class DepthwisePlan:
+    """How the kernel of one depthwise convolution is written."""
+
+    box: Ints  # rows and places of a workgroup
+    tile: Ints  # rows and places of a register tile; with lanes along places, vectors of them
+    channels: int  # of a workgroup
+
+
+def takes_depthwise(form: Geometry) -> bool:
+    """Channels for themselves, of one or two axes, without holes in x and not too many taps."""
+    is_plain = form.is_depthwise and len(form.axes) <= 2 and form.taps <= MOST_TAPS
+    return is_plain and all(axis.holes == 1 for axis in form.axes)
+
+
+def plan_depthwise(form: Geometry, dtype: DType, machine: Machine) -> DepthwisePlan:
+    """With channels last all of them, and rows as many as stay near; else planes of channels."""
+    _, high, wide = three_axes(form)
+    batch = form.batch if isinstance(form.batch, int) else 1
+    each = dtype.nbytes * (form.groups if form.last else 1)
+    most = STAGED_BYTES if form.last else PLANE_BYTES
+    broad = even_parts(wide.y, max(LANES, most // (8 * each * wide.stride)))
+    row = reach_of(wide, broad)[1] * each
+    tall = even_parts(high.y, max(1, most // row // high.stride))
+    if form.last:
+        wanted = -(-2 * machine.parallel_groups // max(batch, 1))
+        tall = min(tall, max(-(-high.y // wanted), 1))
+        tile = (1, even_parts(broad, 2 * TILE_PLACES))
+        return DepthwisePlan((tall, broad), tile, form.groups)
+    channels = even_parts(form.groups, max(1, batch * form.groups // (4 * machine.parallel_groups)))
+    return DepthwisePlan((tall, broad), (even_parts(tall, TILE_PLACES), 1), channels)
+
+
+def plan_depthwise_weight(form: Geometry, dtype: DType, machine: Machine) -> DepthwisePlan:
+    """Sixteen channels, or a few of them, for all images."""
+    found = plan_depthwise(form, dtype, machine)
+    if form.last:
+        _, high, wide = three_axes(form)
+        row = reach_of(wide, found.box[1])[1] * dtype.nbytes * LANES
+        tall = even_parts(high.y, max(1, STAGED_BYTES // row // high.stride))
+        return DepthwisePlan((tall, found.box[1]), (1, even_parts(found.box[1], 4)), LANES)
+    channels = even_parts(form.groups, max(1, form.groups // (4 * machine.parallel_groups)))
+    return DepthwisePlan(found.box, (1, 1), channels)

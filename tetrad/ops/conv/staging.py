@@ -68,6 +68,10 @@ class Staged:
                     self.clear(to, k.index(0), k.index(self.row))
         k.barrier()
 
+    def offset(self, row: int, column: int) -> int:
+        """From one place to another, so many rows and columns on."""
+        return row * self.row + column * self.pitch
+
     def inside(self, place: Sequence[Val]) -> Val | None:
         found: Val | None = None
         for i, end, margin in zip(place, self.ends, self.margins, strict=False):
@@ -160,6 +164,32 @@ class Staged:
             for value, c in zip(values, channels, strict=True):
                 value.set(self.element(place, lane, c))
         return [value.get() for value in values]
+
+
+class StagedPlane(Staged):
+    """A box of one channel, [row][phase][place]: columns a stride apart lie beside each other, so
+    that lanes along the places of a result read vectors."""
+
+    def __init__(self, frame: Frame, x: Node, dtype: DType, sizes: Ints, stride: int) -> None:
+        super().__init__(frame, x, dtype, False, 1, sizes, 1)
+        self.stride = stride
+        self.part = -(-(-(-sizes[2] // stride)) // LANES) * LANES + LANES  # columns of a phase
+        self.row = self.part * stride
+        self.plane = sizes[1] * self.row
+        self.buffer = frame.scratch("plane", dtype, self.plane + LANES)
+
+    def offset(self, row: int, column: int) -> int:
+        return row * self.row + column % self.stride * self.part + column // self.stride
+
+    def copy_first(self, to: Val, place: Sequence[Val]) -> None:
+        k = self.k
+        for phase in range(self.stride):
+            with k.loop(self.part, 0, LANES) as w:
+                lane = self.starts[2] + (w + k.lane()) * self.stride + phase
+                value = k.local(0, self.dtype)
+                with k.when((lane >= 0) & (lane < self.ends[2])):
+                    value.set(self.element(place, lane, k.index(0)))
+                k.store(self.buffer, to + phase * self.part + w + k.lane(), value.get())
 
 
 def pitch_of(channels: int, dtype: DType) -> int:
