@@ -19,9 +19,9 @@ from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
-from tetrad.ops.conv.geometry import Geometry
+from tetrad.ops.conv.geometry import Geometry, Ints
 from tetrad.ops.conv.plan import DepthwisePlan, reach_of, three_axes
-from tetrad.ops.conv.staging import Staged, StagedPlane
+from tetrad.ops.conv.staging import Staged, StagedPlane, StagedVectors
 from tetrad.ops.matmul.epilogue import accumulator, output_buffers, store_result
 from tetrad.schedule.nodes import Launch
 
@@ -50,15 +50,21 @@ class Depthwise:
         self.first = [first for first, _ in reaches]
         sizes = (1, reaches[0][1], reaches[1][1])
         if form.last:
-            self.staged: Staged = Staged(
-                self.frame, self.x, self.dtype, True, plan.channels, sizes, 0, form.groups
-            )
+            self.staged: Staged = self.stage_channels(sizes)
         else:
             self.staged = StagedPlane(self.frame, self.x, self.dtype, sizes, self.wide.stride)
         self.margins = [False]
         for axis, box, (first, size) in zip((self.high, self.wide), plan.box, reaches, strict=True):
             final = (-(-axis.y // box) - 1) * box * axis.stride + first + size
             self.margins.append(first < 0 or final > axis.x)
+
+    def stage_channels(self, sizes: Ints) -> Staged:
+        """All channels, or sixteen of them."""
+        if self.plan.channels == self.form.groups:
+            return StagedVectors(self.frame, self.x, self.dtype, self.form.groups, sizes)
+        return Staged(
+            self.frame, self.x, self.dtype, True, self.plan.channels, sizes, 0, self.form.groups
+        )
 
     def stage(self, image: Val, channel: Val, starts: list[Val]) -> None:
         """The part of x that the box from these places on meets."""
@@ -134,7 +140,7 @@ class DepthwiseTiles(Depthwise):
     def run_channels(self, channel: Val, offset: Val) -> None:
         """Sixteen channels from `channel` on, or one: all tiles of the box."""
         k, lane = self.k, self.k.lane()
-        self.lane = offset + lane
+        self.lane = offset // LANES * self.staged.plane + lane
         self.channel = channel + lane if self.form.last else channel
         rows, places = self.counts(self.starts)
         along = self.plan.tile[1] if self.form.last else LANES
@@ -159,9 +165,7 @@ class DepthwiseTiles(Depthwise):
         at = self.weight_at(self.channel, tap)
         return self.k.cast(self.frame.reading.wide(self.node.inputs[1], at), self.dtype)
 
-    def run_tile(
-        self, weights: list[Val], row: Val, place: Val, rows: Val, places: Val
-    ) -> None:
+    def run_tile(self, weights: list[Val], row: Val, place: Val, rows: Val, places: Val) -> None:
         k = self.k
         members = list(pairs(range(self.plan.tile[0]), range(self.plan.tile[1])))
         accs = [k.local(0, self.dtype) for _ in members]

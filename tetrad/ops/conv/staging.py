@@ -14,11 +14,13 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
+from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.loopnest.transpose import turned
 from tetrad.ops.conv.geometry import Ints
 
 FEW = 4  # channels that are stored one by one
+TOGETHER = 4  # vectors copied in one go
 LINE_BYTES = 64  # of a cache
 CROWDED = 1 << 10  # bytes: places so far apart, or a multiple of it, meet in a cache
 
@@ -37,10 +39,15 @@ class Staged:
         self.across = -(-sizes[2] // LANES) * LANES
         self.row = self.across * self.pitch
         self.plane = sizes[1] * self.row
-        self.buffer: Buffer = frame.scratch("box", dtype, sizes[0] * self.plane + LANES)
+        self.make_buffer()
         shape = x.type.shape[1:-1] if last else x.type.shape[2:]
         self.ends: Ints = (1,) * (3 - len(shape)) + tuple(int(n) for n in shape)  # type: ignore[arg-type]
         self.rank = len(shape)
+
+    def make_buffer(self) -> None:
+        self.buffer: Buffer = self.frame.scratch(
+            "box", self.dtype, self.sizes[0] * self.plane + LANES
+        )
 
     def stage(
         self, batch: Val, channel: Val, starts: Sequence[Val], margins: Sequence[bool],
@@ -110,8 +117,36 @@ class Staged:
             stop = k.max(k.min(self.ends[2] - start, count), first)
             self.clear(to, k.index(0), first * self.pitch)
             self.clear(to, stop * self.pitch, count * self.pitch)
+        if self.is_contiguous:
+            self.copy_run(to, place, first * self.pitch, stop * self.pitch)
+            return
         with k.loop(stop, first) as w:
             self.copy_place(to + w * self.pitch, place, start + w)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Do places lie behind each other in x as they do here?"""
+        is_all = self.most in (0, self.channels)
+        return is_all and self.x.type.shape[-1] == self.channels == self.pitch
+
+    def copy_run(self, to: Val, place: Sequence[Val], first: Val, stop: Val) -> None:
+        """Elements of a row, several vectors at a time."""
+        k, many = self.k, TOGETHER * LANES
+        whole = first + (stop - first) // many * many
+        with k.loop(whole, first, many) as i:
+            for v in range(TOGETHER):
+                at = i + (v * LANES) + k.lane()
+                k.store(self.buffer, to + at, self.run_element(place, at))
+        with k.loop(stop, whole, LANES) as i, k.when(i + k.lane() < stop, guard=True):
+            at = i + k.lane()
+            k.store(self.buffer, to + at, self.run_element(place, at))
+
+    def run_element(self, place: Sequence[Val], at: Val) -> Val:
+        """Number `at` of the elements of a row, as they are staged."""
+        flat = self.starts[2] * self.channels + at
+        axes = Space(self.k, self.frame.sizes, (self.ends[2], self.channels), flat).axes()
+        index = (self.batch, *place[3 - self.rank :], *axes)
+        return self.k.cast(self.frame.reading.wide(self.x, index), self.dtype)
 
     def copy_place(self, to: Val, place: Sequence[Val], w: Val) -> None:
         k = self.k
@@ -166,30 +201,69 @@ class Staged:
         return [value.get() for value in values]
 
 
+class StagedVectors(Staged):
+    """A box of all channels of x, [vector of channels][row][place][16]: rows of one vector lie
+    behind each other."""
+
+    def __init__(self, frame: Frame, x: Node, dtype: DType, channels: int, sizes: Ints) -> None:
+        self.vectors = -(-channels // LANES)
+        super().__init__(frame, x, dtype, True, channels, sizes, LANES)
+
+    def make_buffer(self) -> None:
+        self.row = self.sizes[2] * LANES
+        self.plane = self.sizes[1] * self.row
+        self.buffer = self.frame.scratch("vectors", self.dtype, self.vectors * self.plane)
+
+    def clear(self, to: Val, start: Val, stop: Val) -> None:
+        k = self.k
+        with k.loop(self.vectors) as v, k.loop(stop, start, LANES) as i:
+            k.store(self.buffer, to + v * self.plane + i + k.lane(), 0.0)
+
+    def copy_place(self, to: Val, place: Sequence[Val], w: Val) -> None:
+        k, whole = self.k, self.channels // (TOGETHER * LANES) * TOGETHER
+        with k.loop(whole, 0, TOGETHER) as first:
+            for v in range(TOGETHER):
+                self.copy_vector(to, place, w, first + v)
+        with k.loop(self.vectors, whole) as v:
+            self.copy_vector(to, place, w, v)
+
+    def copy_vector(self, to: Val, place: Sequence[Val], w: Val, v: Val) -> None:
+        k, lane = self.k, v * LANES + self.k.lane()
+        with self.frame.within(lane, k.index(self.channels), self.channels):
+            k.store(self.buffer, to + v * self.plane + k.lane(), self.element(place, w, lane))
+
+
 class StagedPlane(Staged):
     """A box of one channel, [row][phase][place]: columns a stride apart lie beside each other, so
     that lanes along the places of a result read vectors."""
 
     def __init__(self, frame: Frame, x: Node, dtype: DType, sizes: Ints, stride: int) -> None:
-        super().__init__(frame, x, dtype, False, 1, sizes, 1)
         self.stride = stride
         self.part = -(-(-(-sizes[2] // stride)) // LANES) * LANES + LANES  # columns of a phase
-        self.row = self.part * stride
-        self.plane = sizes[1] * self.row
-        self.buffer = frame.scratch("plane", dtype, self.plane + LANES)
+        super().__init__(frame, x, dtype, False, 1, sizes, 1)
+
+    def make_buffer(self) -> None:
+        self.row = self.part * self.stride
+        self.plane = self.sizes[1] * self.row
+        self.buffer = self.frame.scratch("plane", self.dtype, self.plane + LANES)
 
     def offset(self, row: int, column: int) -> int:
         return row * self.row + column % self.stride * self.part + column // self.stride
 
     def copy_first(self, to: Val, place: Sequence[Val]) -> None:
-        k = self.k
+        k, used = self.k, -(-self.sizes[2] // self.stride)
         for phase in range(self.stride):
-            with k.loop(self.part, 0, LANES) as w:
-                lane = self.starts[2] + (w + k.lane()) * self.stride + phase
-                value = k.local(0, self.dtype)
-                with k.when((lane >= 0) & (lane < self.ends[2])):
-                    value.set(self.element(place, lane, k.index(0)))
-                k.store(self.buffer, to + phase * self.part + w + k.lane(), value.get())
+            with k.loop(used, 0, LANES) as w:
+                at = to + phase * self.part + w + k.lane()
+                first = self.starts[2] + w * self.stride + phase
+                last, lane = first + (LANES - 1) * self.stride, first + k.lane() * self.stride
+                with k.when((first >= 0) & (last < self.ends[2])):
+                    k.store(self.buffer, at, self.element(place, lane, k.index(0)))
+                with k.otherwise():
+                    value = k.local(0, self.dtype)
+                    with k.when((lane >= 0) & (lane < self.ends[2])):
+                        value.set(self.element(place, lane, k.index(0)))
+                    k.store(self.buffer, at, value.get())
 
 
 def pitch_of(channels: int, dtype: DType) -> int:
