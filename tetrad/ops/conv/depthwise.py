@@ -178,9 +178,9 @@ class DepthwiseTiles(Depthwise):
             return
         for i, acc in enumerate(accs):
             k.store(self.area, i * LANES + k.lane(), acc)
-        with k.loop(len(accs), always=True) as i:
-            r, p = i // self.plan.tile[1], i % self.plan.tile[1]
-            self.store(k.load(self.area, i * LANES + k.lane()), row, place, r, p, rows, places)
+        with k.loop(len(accs), always=True) as one:
+            here = one // self.plan.tile[1], one % self.plan.tile[1]
+            self.store(k.load(self.area, one * LANES + k.lane()), row, place, *here, rows, places)
 
     def store(
         self, total: Val, row: Val, place: Val, r: Val, p: Val, rows: Val, places: Val

@@ -222,8 +222,8 @@ class StagedVectors(Staged):
     def copy_place(self, to: Val, place: Sequence[Val], w: Val) -> None:
         k, whole = self.k, self.channels // (TOGETHER * LANES) * TOGETHER
         with k.loop(whole, 0, TOGETHER) as first:
-            for v in range(TOGETHER):
-                self.copy_vector(to, place, w, first + v)
+            for i in range(TOGETHER):
+                self.copy_vector(to, place, w, first + i)
         with k.loop(self.vectors, whole) as v:
             self.copy_vector(to, place, w, v)
 
@@ -239,7 +239,8 @@ class StagedPlane(Staged):
 
     def __init__(self, frame: Frame, x: Node, dtype: DType, sizes: Ints, stride: int) -> None:
         self.stride = stride
-        self.part = -(-(-(-sizes[2] // stride)) // LANES) * LANES + LANES  # columns of a phase
+        used = -(-sizes[2] // stride)
+        self.part = -(-used // LANES) * LANES + LANES  # columns of a phase
         super().__init__(frame, x, dtype, False, 1, sizes, 1)
 
     def make_buffer(self) -> None:
