@@ -12,9 +12,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
+import neural_convolution
 from common import Options, Report, Row, options
 
-FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = ()
+FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (neural_convolution.rows,)
 
 
 def main() -> int:

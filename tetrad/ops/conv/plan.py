@@ -149,16 +149,25 @@ class WeightPlan:
 def plan_weight(form: Geometry, dtype: DType, machine: Machine) -> WeightPlan:
     tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
     vectors = 1 if form.outputs <= LANES else tile.vectors
-    panels, threads = max(-(-form.outputs // (vectors * LANES)), 1), machine.parallel_groups
-    share = -(-panels // threads)
-    shares = form.groups * -(-panels // share)
+    panels = max(-(-form.outputs // (vectors * LANES)), 1)
     is_small = form.inputs < tile.rows and form.inputs * form.taps <= SMALL
-    wanted = 1 if is_small else -(-threads // max(shares, 1))
-    equal = (n for n in range(wanted, PARTS * wanted) if form.inputs % n == 0)
-    inputs = form.inputs // next(equal, 1)
+    inputs, share = weight_shares(form, panels, machine.parallel_groups, is_small)
     rows = tile.rows if is_small else even_parts(inputs, tile.rows)
     unroll = max(1, UNROLL // (rows * vectors))
     return WeightPlan(weight_box(form), rows, vectors, inputs, share, unroll, is_small)
+
+
+def weight_shares(form: Geometry, panels: int, threads: int, is_small: bool) -> tuple[int, int]:
+    """Inputs and panels of a workgroup: enough parts for the threads, of the side that there is
+    more of, since every part stages all of the other."""
+    wanted = -(-threads // form.groups)
+    equal = [n for n in range(wanted, PARTS * wanted) if form.inputs % (n * LANES) == 0]
+    if not is_small and equal and form.inputs >= form.outputs:
+        return form.inputs // equal[0], panels
+    share = -(-panels // wanted)
+    parts = -(-wanted // -(-panels // share))
+    equal = [n for n in range(parts, PARTS * parts) if form.inputs % n == 0 and not is_small]
+    return form.inputs // (equal[0] if equal else 1), share
 
 
 def weight_box(form: Geometry) -> Ints:
