@@ -79,8 +79,13 @@ def plan_conv(form: Geometry, dtype: DType, machine: Machine) -> ConvPlan:
     box, share = best
     period = form.axes[-1].period
     rows = even_parts(-(-box[-1] // period), tile.rows)
-    unroll = max(1, UNROLL // (rows * vectors))
+    unroll = written_out(rows * vectors)
     return ConvPlan(box, rows, vectors, share, unroll)
+
+
+def written_out(products: int) -> int:
+    """Steps of a sum, a power of two."""
+    return max(n for n in (1, 2, 4) if n * products <= UNROLL or n == 1)
 
 
 def candidates(
@@ -153,7 +158,7 @@ def plan_weight(form: Geometry, dtype: DType, machine: Machine) -> WeightPlan:
     is_small = form.inputs < tile.rows and form.inputs * form.taps <= SMALL
     inputs, share = weight_shares(form, panels, machine.parallel_groups, is_small)
     rows = tile.rows if is_small else even_parts(inputs, tile.rows)
-    unroll = max(1, UNROLL // (rows * vectors))
+    unroll = written_out(rows * vectors)
     return WeightPlan(weight_box(form), rows, vectors, inputs, share, unroll, is_small)
 
 

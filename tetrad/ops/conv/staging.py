@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from tetrad.core.dtypes import DType
 from tetrad.core.machine import LANES
+from tetrad.core.types import row_strides
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
@@ -78,6 +79,36 @@ class Staged:
     def offset(self, row: int, column: int) -> int:
         """From one place to another, so many rows and columns on."""
         return row * self.row + column * self.pitch
+
+    # -- what comes next ---------------------------------------------------------------------------
+
+    def lines_of(self, rows: int) -> int:
+        """Lines of a cache that so many rows of x are, of the staged channels."""
+        each = LINE_BYTES // self.x.type.dtype.nbytes
+        if self.last:
+            return rows * self.ends[2] * -(-self.channels // each)
+        return self.channels * -(-rows * self.ends[2] // each)
+
+    def fetch(self, number: Val, rows: int) -> None:
+        """Ask for one line of the `rows` rows behind those that are staged, which are staged next:
+        memory is idle while tiles are computed."""
+        k, each = self.k, LINE_BYTES // self.x.type.dtype.nbytes
+        if self.x not in self.frame.reading.buffers:
+            return
+        shape = self.x.type.shape
+        row = self.starts[1] + self.sizes[1]
+        if self.last:
+            lines = -(-self.channels // each)
+            place = row * self.ends[2] + number // lines
+            inner, at = number % lines * each + self.channel, (self.batch, place)
+        else:
+            lines = -(-rows * self.ends[2] // each)
+            at = (self.batch, self.channel + number // lines)
+            inner = row * self.ends[2] + number % lines * each
+        strides = row_strides(shape)
+        first = strides[-2] if self.last else strides[1]
+        where = at[0] * self.frame.sizes.val(strides[0]) + at[1] * first + inner
+        k.prefetch(self.frame.reading.buffers[self.x], where)
 
     def inside(self, place: Sequence[Val]) -> Val | None:
         found: Val | None = None

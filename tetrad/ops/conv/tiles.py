@@ -80,9 +80,12 @@ class ConvTiles:
         self.counts = [k.min(axis.y - start, box) if axis.y % box else k.index(box)
                        for start, box, axis in ends]  # fmt: skip
         self.stage()
+        # large results go around the cache, in whole lines
+        self.frame.is_light = form.last
         self.sums = self.frame.private("sums", self.dtype, (prod(plan.box) + LANES) * self.width)
         self.turning = None if form.last else self.frame.private("turned", self.dtype, LANES**2)
-        first = at[2] * plan.panels
+        self.panel0 = first = at[2] * plan.panels
+        self.plan_fetching(panels)
         with k.loop(k.min(first + plan.panels, panels), first) as panel:
             self.run_panel(panel)
         flops = product((form.batch, form.groups * form.inputs * form.outputs * form.taps)) * (
@@ -111,11 +114,22 @@ class ConvTiles:
         channel = self.channels * self.form.inputs
         self.staged.stage(self.batch, channel, starts, margins)
 
+    def plan_fetching(self, panels: int) -> None:
+        """How many lines of the next box each tile asks for."""
+        _, high, wide = self.axes
+        self.next_rows = self.plan.box[1] * high.stride // high.holes
+        tiles = -(-self.plan.box[2] // (wide.period * self.tile))
+        tiles *= min(self.plan.panels, panels) * -(-self.plan.box[1] // high.period)
+        lines = self.staged.lines_of(self.next_rows)
+        is_plain = all(axis.period == 1 for axis in self.axes)
+        self.lines = -(-lines // max(tiles, 1)) if is_plain else 0
+
     def run_panel(self, panel: Val) -> None:
         form = self.form
         depth = form.taps * form.inputs * self.width
         count = -(-form.outputs // self.width)
         self.panel_at = (self.channels * count + panel) * depth
+        self.turn = (panel - self.panel0) * -(-self.plan.box[1] // self.axes[1].period)
         for phases in pairs(*(axis.phases() for axis in self.axes)):
             self.run_phases(phases)
         for v in range(self.plan.vectors):
@@ -135,7 +149,9 @@ class ConvTiles:
                 phases, self.first, (staged.plane, staged.row, staged.pitch), strict=True
             )
         )
+        tiles = -(-self.plan.box[2] // (wide.period * self.tile))
         with k.loop(planes) as plane, k.loop(rows) as row, k.loop(places, 0, self.tile) as place:
+            self.number = (self.turn + row) * tiles + place // self.tile
             at = row * (high.stride * staged.row) + place * (wide.stride * staged.pitch) + base
             accs = self.run_tile(at + plane * (deep.stride * staged.plane), phases)
             line = (plane * deep.period + deep.first) * self.plan.box[1]
@@ -172,6 +188,8 @@ class ConvTiles:
             left = left + w * (broad.reach * staged.pitch)
             tap = (d * deep.step + deep.tap) * high.taps + h * tall.step + tall.tap
             tap = tap * wide.taps + w * broad.step + broad.tap
+            self.run_number = (d * tall.count + h) * (1 if is_run else broad.count) + w
+            self.runs = deep.count * tall.count * (1 if is_run else broad.count)
             yield left, self.panel_at + tap * step, broad.count * each if is_run else each
 
     def run(
@@ -181,10 +199,30 @@ class ConvTiles:
         unroll = length if length * held <= STRAIGHT else self.plan.unroll
         whole = length // unroll * unroll
         with k.loop(whole, 0, unroll, always=True) as step:
+            self.fetch_ahead(step, whole, unroll)
             for u in range(unroll):
                 self.step(accs, left + step + u, right + (step + u) * self.width, stride)
         for i in range(whole, length):
             self.step(accs, left + i, right + i * self.width, stride)
+
+    def fetch_ahead(self, step: Val, steps: int, unroll: int) -> None:
+        """Some lines of the next box, every few steps: all at once would be more than a processor
+        can wait for."""
+        k, here = self.k, -(-self.lines // self.runs)
+        if not here:
+            return
+        turns = min(here, max(steps // unroll, 1))
+        every = unroll << max((steps // unroll // turns).bit_length() - 1, 0)
+        each = -(-here // turns)
+        if step.const is not None:
+            self.fetch_lines(self.run_number * here, here)
+            return
+        with k.when((step % every).eq(0)):
+            self.fetch_lines(self.run_number * here + step // every * each, each)
+
+    def fetch_lines(self, first: Val, count: int) -> None:
+        for i in range(count):
+            self.staged.fetch(self.number * self.lines + first + i, self.next_rows)
 
     def step(self, accs: list[list[LocalVar]], left: Val, right: Val, stride: int) -> None:
         k = self.k

@@ -70,6 +70,7 @@ class WeightTiles:
         self.channels, self.first = at[0], at[1] * plan.inputs
         self.output = at[2] * (plan.panels * self.width)
         self.make_scratch()
+        self.plan_fetching()
         self.clear(self.totals)
         self.walk_boxes()
         self.store()
@@ -138,10 +139,34 @@ class WeightTiles:
         self.right.stage(self.image, self.channels * form.outputs + self.output, starts, past,
                          self.output)  # fmt: skip
         with k.loop(plan.panels) as panel:
-            self.panel = panel * self.width
+            self.panel, self.panel_number = panel * self.width, panel
             for phases in pairs(*(axis.phases() for axis in self.axes)):
                 if all(phase.count for phase in phases):
                     self.run_phases(phases)
+
+    def fetch_ahead(self, row: Val) -> None:
+        """Lines of both sides of the next box, some for every row of every tile."""
+        if not self.lines:
+            return
+        left, right = self.lines
+        first = self.tile_number * self.plan.box[1] + row
+        for side, count, rows in (
+            (self.left, left, self.plan.box[1] * self.axes[1].stride),
+            (self.right, right, self.plan.box[1]),
+        ):
+            for i in range(count):
+                side.fetch(first * count + i, rows)
+
+    def plan_fetching(self) -> None:
+        """How many lines of the next box each row of a tile asks for."""
+        plan, high = self.plan, self.axes[1]
+        self.lines: tuple[int, ...] = ()
+        tiles = plan.panels * -(-plan.inputs // plan.rows) * self.form.taps
+        if plan.is_small or any(axis.period > 1 for axis in self.axes):
+            return
+        each = tiles * plan.box[1]
+        left = self.left.lines_of(plan.box[1] * high.stride)
+        self.lines = -(-left // each), -(-self.right.lines_of(plan.box[1]) // each)
 
     def run_phases(self, phases: Phases) -> None:
         if self.plan.is_small:
@@ -175,6 +200,9 @@ class WeightTiles:
             at = at + w * (wide.reach * left.pitch) + self.base(phases) + c
             tap = (d * deep.step + deep.tap) * self.axes[1].taps + h * high.step + high.tap
             tap = tap * self.axes[2].taps + w * wide.step + wide.tap
+            tiles = -(-plan.inputs // plan.rows)
+            turn = (self.panel_number * tiles + c // plan.rows) * self.form.taps
+            self.tile_number = turn + tap
             yield Rows(at, range(count), [tap * plan.inputs + c + i for i in range(count)])
 
     def small_rows(self, phases: Phases) -> list[Rows]:
@@ -224,6 +252,7 @@ class WeightTiles:
             for count, phase in zip(self.counts, phases, strict=True)
         )
         with k.loop(planes) as d, k.loop(lines) as h:
+            self.fetch_ahead(h)
             at = rows.at + d * (deep.stride * left.plane) + h * (high.stride * left.row)
             to = (d * deep.period + deep.first) * right.plane
             to = to + (h * high.period + high.first) * right.row + wide.first * right.pitch
