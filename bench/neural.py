@@ -16,6 +16,10 @@ import neural_convolution
 from common import Options, Report, Row, options
 
 FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (neural_convolution.rows,)
+import neural_rows
+from common import Options, Report, Row, options
+
+FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (neural_rows.rows,)
 
 
 def main() -> int:
