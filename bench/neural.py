@@ -13,13 +13,13 @@ import sys
 from collections.abc import Callable, Iterator
 
 import neural_convolution
-from common import Options, Report, Row, options
-
-FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (neural_convolution.rows,)
 import neural_rows
 from common import Options, Report, Row, options
 
-FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (neural_rows.rows,)
+FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (
+    neural_convolution.rows,
+    neural_rows.rows,
+)
 
 
 def main() -> int:
