@@ -139,8 +139,8 @@ class DepthwiseTiles(Depthwise):
 
     def run_channels(self, channel: Val, offset: Val) -> None:
         """Sixteen channels from `channel` on, or one: all tiles of the box."""
-        k, lane = self.k, self.k.lane()
-        self.lane = offset // LANES * self.staged.plane + lane
+        k, lane, vector = self.k, self.k.lane(), offset // LANES
+        self.lane = vector * self.staged.plane + lane
         self.channel = channel + lane if self.form.last else channel
         rows, places = self.counts(self.starts)
         along = self.plan.tile[1] if self.form.last else LANES
@@ -151,7 +151,23 @@ class DepthwiseTiles(Depthwise):
                 k.loop(places, 0, along) as place,
             ):
                 self.open_tile(row, place)
+                tile = row // self.plan.tile[0] * -(-self.plan.box[1] // along) + place // along
+                self.fetch_ahead(vector * self.tiles + tile)
                 self.run_tile(weights, row, place, rows - row, places - place)
+
+    @property
+    def tiles(self) -> int:
+        """Of a box, for one vector of channels or one channel."""
+        along = self.plan.tile[1] if self.form.last else LANES
+        return -(-self.plan.box[0] // self.plan.tile[0]) * -(-self.plan.box[1] // along)
+
+    def fetch_ahead(self, tile: Val) -> None:
+        """What is staged next, some lines for every tile."""
+        vectors = -(-self.form.groups // LANES) if self.form.last else 1
+        rows = self.plan.box[0] * self.high.stride
+        lines = -(-self.staged.lines_of(rows) // (self.tiles * vectors))
+        for i in range(lines):
+            self.staged.fetch(tile * lines + i, rows)
 
     @contextmanager
     def inside_channels(self) -> Iterator[None]:

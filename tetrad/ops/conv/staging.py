@@ -279,6 +279,15 @@ class StagedPlane(Staged):
         self.plane = self.sizes[1] * self.row
         self.buffer = self.frame.scratch("plane", self.dtype, self.plane + LANES)
 
+    def fetch(self, number: Val, rows: int) -> None:
+        """Ask for one line of the same rows of the next channel."""
+        if self.x not in self.frame.reading.buffers:
+            return
+        each, place = LINE_BYTES // self.x.type.dtype.nbytes, self.ends[1] * self.ends[2]
+        plane = self.batch * self.frame.sizes.val(self.x.type.shape[1]) + self.channel + 1
+        at = plane * place + self.starts[1] * self.ends[2] + number * each
+        self.k.prefetch(self.frame.reading.buffers[self.x], at)
+
     def offset(self, row: int, column: int) -> int:
         return row * self.row + column % self.stride * self.part + column // self.stride
 
