@@ -14,7 +14,7 @@ from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import f32
 from tetrad.core.machine import LANES
 from tetrad.core.types import ArrayType
-from tetrad.ops.conv.geometry import Geometry, geometry_of
+from tetrad.ops.conv.geometry import ConvGeometry, geometry_of
 from tetrad.ops.conv.op import channels_first, conv_weight, met, surrounded
 from tetrad.ops.conv.plan import STAGED_BYTES, plan_conv, staged_bytes
 
@@ -26,7 +26,7 @@ def fma(a: Any, b: Any, c: Any) -> Any:
     return (a.astype(WIDE) * b.astype(WIDE) + c.astype(WIDE)).astype(np.float32)
 
 
-def form_of(x: np.ndarray, outputs: int, taps: tuple[int, int], **settings: Any) -> Geometry:
+def form_of(x: np.ndarray, outputs: int, taps: tuple[int, int], **settings: Any) -> ConvGeometry:
     return geometry_of(ArrayType(f32, x.shape), outputs, taps, **settings)
 
 

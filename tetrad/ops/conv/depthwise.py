@@ -19,9 +19,9 @@ from tetrad.kernel.build import KernelBuilder, LocalVar, Val
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
-from tetrad.ops.conv.geometry import Geometry, Ints
+from tetrad.ops.conv.geometry import ConvGeometry, Ints
 from tetrad.ops.conv.plan import DepthwisePlan, reach_of, three_axes
-from tetrad.ops.conv.staging import Staged, StagedPlane, StagedVectors
+from tetrad.ops.conv.staging import Staged, StagedPlane, StagedRing
 from tetrad.ops.matmul.epilogue import accumulator, output_buffers, store_result
 from tetrad.schedule.nodes import Launch
 
@@ -31,7 +31,7 @@ Window = tuple[int, int]  # a row and a column of staged x, counted from where a
 class Depthwise:
     """What both kernels share: the walk over images, channels and boxes; x in scratch; taps."""
 
-    def __init__(self, frame: Frame, group: Group, form: Geometry, plan: DepthwisePlan) -> None:
+    def __init__(self, frame: Frame, group: Group, form: ConvGeometry, plan: DepthwisePlan) -> None:
         self.frame, self.group, self.node, self.form, self.plan = (
             frame, group, group.root, form, plan,
         )  # fmt: skip
@@ -50,7 +50,7 @@ class Depthwise:
         self.first = [first for first, _ in reaches]
         sizes = (1, reaches[0][1], reaches[1][1])
         if form.last:
-            self.staged: Staged = self.stage_channels(sizes)
+            self.staged: Staged = self.make_channels(sizes)
         else:
             self.staged = StagedPlane(self.frame, self.x, self.dtype, sizes, self.wide.stride)
         self.margins = [False]
@@ -58,20 +58,22 @@ class Depthwise:
             final = (-(-axis.y // box) - 1) * box * axis.stride + first + size
             self.margins.append(first < 0 or final > axis.x)
 
-    def stage_channels(self, sizes: Ints) -> Staged:
-        """All channels, or sixteen of them."""
-        if self.plan.channels == self.form.groups:
-            return StagedVectors(self.frame, self.x, self.dtype, self.form.groups, sizes)
+    def make_channels(self, sizes: Ints) -> Staged:
+        """Sixteen channels of a box."""
         return Staged(
             self.frame, self.x, self.dtype, True, self.plan.channels, sizes, 0, self.form.groups
         )
 
-    def stage(self, image: Val, channel: Val, starts: list[Val]) -> None:
-        """The part of x that the box from these places on meets."""
+    def starts_in_x(self, starts: list[Val]) -> list[Val]:
+        """What the box from these places on meets first."""
         axes = zip(starts, (self.high, self.wide), self.first, strict=True)
         met = [start * axis.stride + first for start, axis, first in axes]
+        return [self.k.index(0), *met]
+
+    def stage(self, image: Val, channel: Val, starts: list[Val]) -> None:
+        """The part of x that the box from these places on meets."""
         first = channel if self.form.last else None
-        self.staged.stage(image, channel, [self.k.index(0), *met], self.margins, first)
+        self.staged.stage(image, channel, self.starts_in_x(starts), self.margins, first)
 
     def counts(self, starts: list[Val]) -> list[Val]:
         """Places of the box that there are."""
@@ -92,6 +94,7 @@ class Depthwise:
     def open_tile(self, row: Val, place: Val) -> None:
         """From here on `element` counts from this place of the box."""
         at = row * (self.high.stride * self.staged.row)
+        self.bases: list[Val] | None = None
         step = self.wide.stride * self.staged.pitch if self.form.last else 1
         self.at, self.loaded = at + place * step, {}
 
@@ -102,8 +105,10 @@ class Depthwise:
             row * high.stride + tap[0] * high.dilation, place * wide.stride + tap[1] * wide.dilation
         )  # fmt: skip
         if window not in self.loaded:
-            offset = self.staged.offset(*window)
-            self.loaded[window] = self.k.load(self.staged.buffer, self.at + offset + lane)
+            at = self.at + self.staged.offset(*window)
+            if self.bases is not None:  # rows lie in a ring
+                at = self.at + self.bases[tap[0]] + self.staged.offset(0, window[1])
+            self.loaded[window] = self.k.load(self.staged.buffer, at + lane)
         return self.loaded[window]
 
 
@@ -127,51 +132,67 @@ class DepthwiseTiles(Depthwise):
         )
         stop = k.min(first + plan.channels, form.groups)
         if form.last:
-            self.stage(self.image, first, self.starts)
-            with k.loop(stop - first, 0, LANES) as channel:
-                self.run_channels(first + channel, channel)
+            with k.loop(stop, first, LANES) as channel:
+                self.run_vector(channel)
         else:
             with k.loop(stop, first) as channel:
                 self.stage(self.image, channel, self.starts)
-                self.run_channels(channel, k.index(0))
+                self.run_channel(channel)
         flops = product((form.batch, form.groups * form.taps * 2 * form.places))
         return self.frame.finish(product(grid), self.group, flops=flops)
 
-    def run_channels(self, channel: Val, offset: Val) -> None:
-        """Sixteen channels from `channel` on, or one: all tiles of the box."""
-        k, lane, vector = self.k, self.k.lane(), offset // LANES
-        self.lane = vector * self.staged.plane + lane
-        self.channel = channel + lane if self.form.last else channel
+    def make_channels(self, sizes: Ints) -> Staged:
+        """Of sixteen channels, the rows that one row of places meets."""
+        window = (self.high.taps - 1) * self.high.dilation + 1
+        return StagedRing(self.frame, self.x, self.dtype, (1, window, sizes[2]))
+
+    def run_vector(self, channel: Val) -> None:
+        """Sixteen channels from `channel` on: rows of x enter the ring as rows of places need
+        them."""
+        k, ring, high = self.k, self.staged, self.high
+        if not isinstance(ring, StagedRing):
+            raise TypeError("channels that are last are staged in a ring")
+        self.lane, self.channel = k.lane(), channel + k.lane()
         rows, places = self.counts(self.starts)
-        along = self.plan.tile[1] if self.form.last else LANES
+        ring.open(self.image, channel, self.starts_in_x(self.starts), self.margins)
+        new = min(high.stride, ring.sizes[1])
         with self.inside_channels():
             weights = [self.weight(tap) for tap in range(len(self.taps))]
-            with (
-                k.loop(rows, 0, self.plan.tile[0]) as row,
-                k.loop(places, 0, along) as place,
-            ):
-                self.open_tile(row, place)
-                tile = row // self.plan.tile[0] * -(-self.plan.box[1] // along) + place // along
-                self.fetch_ahead(vector * self.tiles + tile)
-                self.run_tile(weights, row, place, rows - row, places - place)
+            with k.loop(ring.sizes[1] - new) as row:
+                ring.stage_row(row)
+            with k.loop(rows) as row:
+                with k.loop(new) as i:
+                    ring.stage_row(row * high.stride + (ring.sizes[1] - new) + i)
+                met = [row * high.stride + tap * high.dilation for tap in range(high.taps)]
+                bases = [ring.slot(at) for at in met]
+                with k.loop(places, 0, self.plan.tile[1]) as place:
+                    self.open_tile(k.index(0), place)
+                    self.bases = bases
+                    self.run_tile(weights, row, place, rows - row, places - place)
 
-    @property
-    def tiles(self) -> int:
-        """Of a box, for one vector of channels or one channel."""
-        along = self.plan.tile[1] if self.form.last else LANES
-        return -(-self.plan.box[0] // self.plan.tile[0]) * -(-self.plan.box[1] // along)
+    def run_channel(self, channel: Val) -> None:
+        """One channel: all tiles of the box."""
+        k = self.k
+        self.lane, self.channel = k.lane(), channel
+        rows, places = self.counts(self.starts)
+        weights = [self.weight(tap) for tap in range(len(self.taps))]
+        with k.loop(rows, 0, self.plan.tile[0]) as row, k.loop(places, 0, LANES) as place:
+            self.open_tile(row, place)
+            across = -(-self.plan.box[1] // LANES)
+            self.fetch_ahead(row // self.plan.tile[0] * across + place // LANES)
+            self.run_tile(weights, row, place, rows - row, places - place)
 
     def fetch_ahead(self, tile: Val) -> None:
-        """What is staged next, some lines for every tile."""
-        vectors = -(-self.form.groups // LANES) if self.form.last else 1
+        """The next channel, some lines for every tile."""
         rows = self.plan.box[0] * self.high.stride
-        lines = -(-self.staged.lines_of(rows) // (self.tiles * vectors))
+        tiles = -(-self.plan.box[0] // self.plan.tile[0]) * -(-self.plan.box[1] // LANES)
+        lines = -(-self.staged.lines_of(rows) // tiles)
         for i in range(lines):
             self.staged.fetch(tile * lines + i, rows)
 
     @contextmanager
     def inside_channels(self) -> Iterator[None]:
-        if not self.form.last or self.form.groups % LANES == 0:
+        if self.form.groups % LANES == 0:
             yield
             return
         with self.k.when(self.channel < self.form.groups, guard=True):

@@ -69,7 +69,7 @@ class ConvAxis:
 
 
 @record
-class Geometry:
+class ConvGeometry:
     """A convolution of `axes`; inputs and outputs are the channels of one group."""
 
     batch: Size
@@ -115,11 +115,11 @@ class Geometry:
             "last": self.last, "weight": self.weight, "flip": self.flip,
         }  # fmt: skip
 
-    def turned(self) -> Geometry:
+    def turned(self) -> ConvGeometry:
         """From the result back to x."""
         weight = self.weight.translate(str.maketrans("io", "oi"))
         axes = tuple(axis.turned() for axis in self.axes)
-        return Geometry(self.batch, self.groups, self.outputs, self.inputs, axes, self.last,
+        return ConvGeometry(self.batch, self.groups, self.outputs, self.inputs, axes, self.last,
                         weight, not self.flip)  # fmt: skip
 
     @property
@@ -149,11 +149,11 @@ def sizes_of(last: bool, shape: Shape) -> Shape:
 def geometry_of(
     x: ArrayType, outputs: Size, taps: Shape, *, stride: Ints, low: Ints, dilation: Ints,
     holes: Ints, size: Ints, groups: int, last: bool, weight: str, flip: bool,
-) -> Geometry:  # fmt: skip
+) -> ConvGeometry:  # fmt: skip
     """Of x, all channels of the result, and the sizes of the taps, which were checked."""
     sizes = sizes_of(last, x.shape)
     each = zip(sizes, taps, size, stride, low, dilation, holes, strict=True)
     axes = tuple(ConvAxis(*numbers) for numbers in each)
     inputs = channels_of(last, x.shape)
-    return Geometry(x.shape[0], groups, int(inputs) // groups, int(outputs) // groups, axes,  # type: ignore[arg-type]
+    return ConvGeometry(x.shape[0], groups, int(inputs) // groups, int(outputs) // groups, axes,  # type: ignore[arg-type]
                     last, weight, flip)  # fmt: skip

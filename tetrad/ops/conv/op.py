@@ -36,7 +36,7 @@ from tetrad.ops.cases import Rng, exact_array, pick
 from tetrad.ops.conv.geometry import (
     WEIGHTS,
     ConvAxis,
-    Geometry,
+    ConvGeometry,
     Ints,
     channels_of,
     geometry_of,
@@ -113,14 +113,14 @@ def weight_channels(weight: str, shape: Shape, groups: int) -> tuple[int, int]:
     return (inner, each) if weight in ("iok", "koi") else (each, inner)  # type: ignore[return-value]
 
 
-def form_of(x: Node, w: Node, **settings: Any) -> Geometry:
+def form_of(x: Node, w: Node, **settings: Any) -> ConvGeometry:
     """Of a node of `conv`, by its operands and settings."""
     outputs, _ = weight_channels(settings["weight"], w.type.shape, settings["groups"])
     taps = taps_of(settings["weight"], w.type.shape)
     return geometry_of(x.type, outputs * settings["groups"], taps, **settings)
 
 
-def weight_form_of(x: Node, y: Node, *, taps: Ints, **settings: Any) -> Geometry:
+def weight_form_of(x: Node, y: Node, *, taps: Ints, **settings: Any) -> ConvGeometry:
     """Of a node of `conv_weight`."""
     outputs = channels_of(settings["last"], y.type.shape)
     return geometry_of(x.type, outputs, taps, **settings)
@@ -133,14 +133,14 @@ def _type_of(x: Array) -> ArrayType:
     return ArrayType(as_dtype(x.dtype), x.shape)
 
 
-def channels_first(x: Array, form: Geometry) -> Array:
+def channels_first(x: Array, form: ConvGeometry) -> Array:
     """[batch, groups, channels, places...]"""
     x = np.moveaxis(x, -1, 1) if form.last else x
     return x.reshape(x.shape[0], form.groups, -1 if x.size else x.shape[1] // form.groups,
                      *x.shape[2:])  # fmt: skip
 
 
-def weight_first(w: Array, form: Geometry) -> Array:
+def weight_first(w: Array, form: ConvGeometry) -> Array:
     """[groups, outputs, inputs, taps...], taps in the order in which x meets them."""
     count = len(form.axes)
     if form.weight[0] == "k":
@@ -151,7 +151,7 @@ def weight_first(w: Array, form: Geometry) -> Array:
     return w[(..., *(slice(None, None, -1),) * count)] if form.flip else w
 
 
-def weight_back(w: Array, form: Geometry) -> Array:
+def weight_back(w: Array, form: ConvGeometry) -> Array:
     """The inverse of `weight_first`."""
     count = len(form.axes)
     w = w[(..., *(slice(None, None, -1),) * count)] if form.flip else w
@@ -160,7 +160,7 @@ def weight_back(w: Array, form: Geometry) -> Array:
     return w.transpose(*range(2, count + 2), 1, 0) if form.weight[0] == "k" else w
 
 
-def surrounded(x: Array, form: Geometry) -> tuple[Array, Ints]:
+def surrounded(x: Array, form: ConvGeometry) -> tuple[Array, Ints]:
     """x [batch, groups, channels, places...] between zeros, as many as any tap meets, and how many
     stand before it along each axis."""
     widths = [around(axis) for axis in form.axes]
@@ -173,7 +173,9 @@ def around(axis: ConvAxis) -> tuple[int, int]:
     return max(0, -first), max(0, last - axis.x + 1)
 
 
-def meetings(form: Geometry, low: Ints) -> Iterator[tuple[Ints, tuple[Any, ...], tuple[Any, ...]]]:
+def meetings(
+    form: ConvGeometry, low: Ints
+) -> Iterator[tuple[Ints, tuple[Any, ...], tuple[Any, ...]]]:
     """For every tap: its index, the places of the result where it meets x, and the elements of the
     surrounded x that it meets there."""
     for tap in product(*(range(axis.taps) for axis in form.axes)):
@@ -207,15 +209,15 @@ def _numbers(rng: Rng, dtype: Any, groups: int) -> tuple[Any, ...]:
     return tuple(axes), bool(rng.integers(2)), pick(rng, WEIGHTS), bool(rng.integers(2))
 
 
-def random_form(rng: Rng) -> Geometry:
+def random_form(rng: Rng) -> ConvGeometry:
     """Small, of any kind; now and then depthwise, or with an axis of no element."""
     is_depthwise, groups = rng.random() < 0.25, pick(rng, (1, 1, 2, 3))
     axes, last, weight, flip = _numbers(rng, None, groups)
     batch = pick(rng, (0, 1, 2, 3))
     if is_depthwise:
-        return Geometry(batch, pick(rng, (2, 5, 19)), 1, 1, axes, last, weight, flip)
+        return ConvGeometry(batch, pick(rng, (2, 5, 19)), 1, 1, axes, last, weight, flip)
     inputs, outputs = pick(rng, (0, 1, 2, 3, 5, 9, 17)), pick(rng, (0, 1, 2, 3, 8, 18))
-    return Geometry(batch, groups, inputs, outputs, axes, last, weight, flip)
+    return ConvGeometry(batch, groups, inputs, outputs, axes, last, weight, flip)
 
 
 def _conv_cases(rng: Rng) -> Case:

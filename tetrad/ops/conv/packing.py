@@ -20,16 +20,16 @@ from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.loopnest.transpose import turned
-from tetrad.ops.conv.geometry import Geometry
+from tetrad.ops.conv.geometry import ConvGeometry
 from tetrad.ops.conv.op import weight_first
-from tetrad.ops.conv.weight_order import Walk, WeightOrder
+from tetrad.ops.conv.weight_order import WeightOrder, WeightWalk
 from tetrad.schedule.nodes import Launch, Slot
 
 
 class PackWeight:
     """Copies one weight."""
 
-    def __init__(self, form: Geometry, w: Node, dtype: DType, width: int) -> None:
+    def __init__(self, form: ConvGeometry, w: Node, dtype: DType, width: int) -> None:
         self.form, self.w, self.dtype, self.width = form, w, dtype, width
         self.panels = -(-form.outputs // width)
 
@@ -78,7 +78,7 @@ class PackWeight:
                 value.set(self.read(order.at(output, c, tap)))
             self.put(order.met(tap), c, value.get())
 
-    def copy_turned(self, walk: Walk) -> None:
+    def copy_turned(self, walk: WeightWalk) -> None:
         """Sixteen outputs, sixteen steps along memory at a time."""
         k = self.k
         with k.loop(walk.length, 0, LANES) as step:

@@ -13,7 +13,7 @@ from itertools import product
 from tetrad.core.dtypes import DType
 from tetrad.core.machine import LANES, Machine
 from tetrad.core.record import record
-from tetrad.ops.conv.geometry import ConvAxis, Geometry, Ints
+from tetrad.ops.conv.geometry import ConvAxis, ConvGeometry, Ints
 
 AXES = 3  # every geometry is seen with three axes
 STAGED_BYTES = 256 << 10  # of x in a workgroup: a quarter of the second cache
@@ -39,7 +39,7 @@ class ConvPlan:
         return self.vectors * LANES
 
 
-def three_axes(form: Geometry) -> tuple[ConvAxis, ...]:
+def three_axes(form: ConvGeometry) -> tuple[ConvAxis, ...]:
     """Axes of one element come first."""
     one = ConvAxis(1, 1, 1, 1, 0, 1, 1)
     return (one,) * (AXES - len(form.axes)) + form.axes
@@ -65,8 +65,8 @@ def even_parts(count: int, most: int) -> int:
     return -(-count // -(-count // most)) if count else 1
 
 
-def plan_conv(form: Geometry, dtype: DType, machine: Machine) -> ConvPlan:
-    """Rows of places as many as stay near, so that the thread with the most of them is done
+def plan_conv(form: ConvGeometry, dtype: DType, machine: Machine) -> ConvPlan:
+    """SumRows of places as many as stay near, so that the thread with the most of them is done
     first."""
     tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
     vectors = 1 if form.outputs <= LANES else tile.vectors
@@ -89,7 +89,7 @@ def written_out(products: int) -> int:
 
 
 def candidates(
-    form: Geometry, dtype: DType, panels: int, threads: int
+    form: ConvGeometry, dtype: DType, panels: int, threads: int
 ) -> Iterator[tuple[Ints, int]]:
     """Boxes and shares of the outputs. Parts of the last axis only where a row is too long."""
     depth, height, width = three_axes(form)
@@ -107,18 +107,20 @@ def whole_periods(places: int, axis: ConvAxis) -> int:
     return max(-(-places // axis.period), 1) * axis.period
 
 
-def staged_elements(form: Geometry, box: Ints) -> int:
+def staged_elements(form: ConvGeometry, box: Ints) -> int:
     made = form.inputs
     for axis, places in zip(three_axes(form), box, strict=True):
         made *= reach_of(axis, places)[1]
     return made
 
 
-def staged_bytes(form: Geometry, dtype: DType, box: Ints) -> int:
+def staged_bytes(form: ConvGeometry, dtype: DType, box: Ints) -> int:
     return staged_elements(form, box) * dtype.nbytes
 
 
-def cost(form: Geometry, found: tuple[Ints, int], vectors: int, batch: int, threads: int) -> float:
+def cost(
+    form: ConvGeometry, found: tuple[Ints, int], vectors: int, batch: int, threads: int
+) -> float:
     """Of the busiest thread."""
     box, share = found
     depth, height, width = three_axes(form)
@@ -151,7 +153,7 @@ class WeightPlan:
     is_small: bool  # few inputs: rows of a tile are taps and inputs
 
 
-def plan_weight(form: Geometry, dtype: DType, machine: Machine) -> WeightPlan:
+def plan_weight(form: ConvGeometry, dtype: DType, machine: Machine) -> WeightPlan:
     tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
     vectors = 1 if form.outputs <= LANES else tile.vectors
     panels = max(-(-form.outputs // (vectors * LANES)), 1)
@@ -162,7 +164,7 @@ def plan_weight(form: Geometry, dtype: DType, machine: Machine) -> WeightPlan:
     return WeightPlan(weight_box(form), rows, vectors, inputs, share, unroll, is_small)
 
 
-def weight_shares(form: Geometry, panels: int, threads: int, is_small: bool) -> tuple[int, int]:
+def weight_shares(form: ConvGeometry, panels: int, threads: int, is_small: bool) -> tuple[int, int]:
     """Inputs and panels of a workgroup: enough parts for the threads, of the side that there is
     more of, since every part stages all of the other."""
     wanted = -(-threads // form.groups)
@@ -175,7 +177,7 @@ def weight_shares(form: Geometry, panels: int, threads: int, is_small: bool) -> 
     return form.inputs // (equal[0] if equal else 1), share
 
 
-def weight_box(form: Geometry) -> Ints:
+def weight_box(form: ConvGeometry) -> Ints:
     """Whole rows, if they are not too long."""
     depth, height, width = three_axes(form)
     wide = whole_periods(even_parts(width.y, 2 * PLACES), width)
@@ -199,17 +201,17 @@ class DepthwisePlan:
     channels: int  # of a workgroup
 
 
-def takes_depthwise(form: Geometry) -> bool:
+def takes_depthwise(form: ConvGeometry) -> bool:
     """Channels for themselves, of one or two axes, without holes in x and not too many taps."""
     is_plain = form.is_depthwise and len(form.axes) <= 2 and form.taps <= MOST_TAPS
     return is_plain and all(axis.holes == 1 for axis in form.axes)
 
 
-def plan_depthwise(form: Geometry, dtype: DType, machine: Machine) -> DepthwisePlan:
+def plan_depthwise(form: ConvGeometry, dtype: DType, machine: Machine) -> DepthwisePlan:
     """With channels last all of them, and rows as many as stay near; else planes of channels."""
     _, high, wide = three_axes(form)
     batch = form.batch if isinstance(form.batch, int) else 1
-    each = dtype.nbytes * (form.groups if form.last else 1)
+    each = dtype.nbytes * (LANES if form.last else 1)
     most = STAGED_BYTES if form.last else PLANE_BYTES
     broad = even_parts(wide.y, max(LANES, most // (8 * each * wide.stride)))
     row = reach_of(wide, broad)[1] * each
@@ -223,7 +225,7 @@ def plan_depthwise(form: Geometry, dtype: DType, machine: Machine) -> DepthwiseP
     return DepthwisePlan((tall, broad), (even_parts(tall, TILE_PLACES), 1), channels)
 
 
-def plan_depthwise_weight(form: Geometry, dtype: DType, machine: Machine) -> DepthwisePlan:
+def plan_depthwise_weight(form: ConvGeometry, dtype: DType, machine: Machine) -> DepthwisePlan:
     """Sixteen channels, or a few of them, for all images."""
     found = plan_depthwise(form, dtype, machine)
     if form.last:

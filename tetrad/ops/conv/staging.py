@@ -15,12 +15,13 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
-from tetrad.loopnest.index import Space
+from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
 from tetrad.loopnest.transpose import turned
 from tetrad.ops.conv.geometry import Ints
 
 FEW = 4  # channels that are stored one by one
+AHEAD = 2  # rows that are asked for before they are staged
 TOGETHER = 4  # vectors copied in one go
 LINE_BYTES = 64  # of a cache
 CROWDED = 1 << 10  # bytes: places so far apart, or a multiple of it, meet in a cache
@@ -57,10 +58,9 @@ class Staged:
         """From element `starts` of x on; `margins` says along which axes some may lie outside. With
         `first`, the first channel within its group, channels past the last are repeated."""
         k = self.k
-        self.left_over = None
+        self.open(batch, channel, starts, margins)
         if first is not None and self.most % self.channels:
             self.left_over = self.most - 1 - first
-        self.batch, self.channel, self.starts, self.margins = batch, channel, starts, margins
         k.barrier()
         with k.loop(self.sizes[0], always=True) as d, k.loop(self.sizes[1], always=True) as h:
             place = (starts[0] + d, starts[1] + h)
@@ -79,6 +79,12 @@ class Staged:
     def offset(self, row: int, column: int) -> int:
         """From one place to another, so many rows and columns on."""
         return row * self.row + column * self.pitch
+
+    def open(
+        self, batch: Val, channel: Val, starts: Sequence[Val], margins: Sequence[bool]
+    ) -> None:
+        self.batch, self.channel, self.starts, self.margins = batch, channel, starts, margins
+        self.left_over: Val | None = None
 
     # -- what comes next ---------------------------------------------------------------------------
 
@@ -232,36 +238,42 @@ class Staged:
         return [value.get() for value in values]
 
 
-class StagedVectors(Staged):
-    """A box of all channels of x, [vector of channels][row][place][16]: rows of one vector lie
-    behind each other."""
+class StagedRing(Staged):
+    """The rows of x that one row of places meets, of sixteen channels, [row modulo `rows`][place]
+    [16]. A lane reads what it wrote itself."""
 
-    def __init__(self, frame: Frame, x: Node, dtype: DType, channels: int, sizes: Ints) -> None:
-        self.vectors = -(-channels // LANES)
-        super().__init__(frame, x, dtype, True, channels, sizes, LANES)
+    def __init__(self, frame: Frame, x: Node, dtype: DType, sizes: Ints) -> None:
+        super().__init__(frame, x, dtype, True, LANES, sizes, LANES)
 
     def make_buffer(self) -> None:
         self.row = self.sizes[2] * LANES
         self.plane = self.sizes[1] * self.row
-        self.buffer = self.frame.scratch("vectors", self.dtype, self.vectors * self.plane)
+        self.buffer = self.frame.private("rows", self.dtype, self.plane)
 
-    def clear(self, to: Val, start: Val, stop: Val) -> None:
-        k = self.k
-        with k.loop(self.vectors) as v, k.loop(stop, start, LANES) as i:
-            k.store(self.buffer, to + v * self.plane + i + k.lane(), 0.0)
+    def slot(self, row: Val) -> Val:
+        """Where a row lies, counted from the first of the box."""
+        return row % self.sizes[1] * self.row
+
+    def stage_row(self, row: Val) -> None:
+        place = (self.starts[0], self.starts[1] + row)
+        to, inside = self.slot(row), self.inside(place)
+        if inside is None:
+            self.copy_last(to, place)
+            return
+        with self.k.when(inside):
+            self.copy_last(to, place)
+        with self.k.otherwise():
+            self.clear(to, self.k.index(0), self.k.index(self.row))
 
     def copy_place(self, to: Val, place: Sequence[Val], w: Val) -> None:
-        k, whole = self.k, self.channels // (TOGETHER * LANES) * TOGETHER
-        with k.loop(whole, 0, TOGETHER) as first:
-            for i in range(TOGETHER):
-                self.copy_vector(to, place, w, first + i)
-        with k.loop(self.vectors, whole) as v:
-            self.copy_vector(to, place, w, v)
-
-    def copy_vector(self, to: Val, place: Sequence[Val], w: Val, v: Val) -> None:
-        k, lane = self.k, v * LANES + self.k.lane()
-        with self.frame.within(lane, k.index(self.channels), self.channels):
-            k.store(self.buffer, to + v * self.plane + k.lane(), self.element(place, w, lane))
+        """And ask for the place as many rows on as will be staged soon."""
+        lane = self.k.lane()
+        if self.x in self.frame.reading.buffers:
+            at = self.at((place[0], place[1] + AHEAD), w, self.k.index(0))
+            shape = self.x.type.shape
+            where = offset(self.frame.sizes, at, shape, row_strides(shape))
+            self.k.prefetch(self.frame.reading.buffers[self.x], where)
+        self.k.store(self.buffer, to + lane, self.element(place, w, lane))
 
 
 class StagedPlane(Staged):

@@ -27,7 +27,7 @@ from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
 from tetrad.loopnest.transpose import turned
-from tetrad.ops.conv.geometry import ConvPhase, Geometry
+from tetrad.ops.conv.geometry import ConvGeometry, ConvPhase
 from tetrad.ops.conv.packing import PackWeight
 from tetrad.ops.conv.plan import ConvPlan, reach_of, three_axes
 from tetrad.ops.conv.staging import Staged
@@ -41,7 +41,7 @@ Phases = tuple[ConvPhase, ...]
 class ConvTiles:
     """The kernels of one convolution."""
 
-    def __init__(self, frame: Frame, group: Group, form: Geometry, plan: ConvPlan) -> None:
+    def __init__(self, frame: Frame, group: Group, form: ConvGeometry, plan: ConvPlan) -> None:
         self.frame, self.group, self.node, self.form, self.plan = (
             frame,
             group,

@@ -13,11 +13,11 @@ from tetrad.core.record import record
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.loopnest.index import Sizes, Space
 from tetrad.loopnest.reader import At
-from tetrad.ops.conv.geometry import Geometry
+from tetrad.ops.conv.geometry import ConvGeometry
 
 
 @record
-class Walk:
+class WeightWalk:
     """Steps 0 to `length` along memory: `where` gives tap (as x meets it) and input, `at` the index
     of an output's element."""
 
@@ -30,7 +30,7 @@ class WeightOrder:
     """Of one group of a weight; its inputs from `first` on, `count` of them."""
 
     def __init__(
-        self, k: KernelBuilder, sizes: Sizes, form: Geometry, group: Val, first: Val, count: int
+        self, k: KernelBuilder, sizes: Sizes, form: ConvGeometry, group: Val, first: Val, count: int
     ) -> None:
         self.k, self.sizes, self.form, self.group = k, sizes, form, group
         self.first, self.count = first, count
@@ -42,19 +42,19 @@ class WeightOrder:
         return form.weight == "kio" or (form.weight == "iok" and form.taps == 1)
 
     @contextmanager
-    def walks(self) -> Iterator[Walk]:
+    def walks(self) -> Iterator[WeightWalk]:
         """Loops around the steps along memory."""
         form, k = self.form, self.k
         if form.weight == "oik":
-            yield Walk(self.count * form.taps, self.of_row, self.in_row)
+            yield WeightWalk(self.count * form.taps, self.of_row, self.in_row)
         elif form.weight == "iok":
             with k.loop(self.count) as c:
-                yield Walk(
+                yield WeightWalk(
                     form.taps, lambda step: (self.met(step), c), lambda o, step: self.at(o, c, step)
                 )
         else:
             with k.loop(form.taps) as tap:
-                yield Walk(
+                yield WeightWalk(
                     self.count, lambda step: (self.met(tap), step),
                     lambda o, step: self.at(o, step, tap),
                 )  # fmt: skip

@@ -23,10 +23,10 @@ from tetrad.kernel.build import LocalVar, Val
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.transpose import turned
-from tetrad.ops.conv.geometry import ConvPhase, Geometry
+from tetrad.ops.conv.geometry import ConvGeometry, ConvPhase
 from tetrad.ops.conv.plan import WeightPlan, reach_of, three_axes
 from tetrad.ops.conv.staging import Staged, odd_lines
-from tetrad.ops.conv.weight_order import Walk, WeightOrder
+from tetrad.ops.conv.weight_order import WeightOrder, WeightWalk
 from tetrad.ops.matmul.epilogue import accumulator
 from tetrad.schedule.nodes import Launch
 
@@ -34,8 +34,8 @@ Phases = tuple[ConvPhase, ...]
 
 
 @record
-class Rows:
-    """Rows of a tile: where each begins in the staged x, from `at` on, and which sums it has."""
+class SumRows:
+    """SumRows of a tile: where each begins in the staged x, from `at` on, and which sums it has."""
 
     at: Val
     offsets: Sequence[int]
@@ -45,7 +45,7 @@ class Rows:
 class WeightTiles:
     """The kernel of one gradient by the weight."""
 
-    def __init__(self, frame: Frame, group: Group, form: Geometry, plan: WeightPlan) -> None:
+    def __init__(self, frame: Frame, group: Group, form: ConvGeometry, plan: WeightPlan) -> None:
         self.frame, self.group, self.node, self.form, self.plan = (
             frame,
             group,
@@ -186,7 +186,7 @@ class WeightTiles:
         return sum((phase.base - first) * step for phase, (first, _), step in each)
 
     @contextmanager
-    def rows(self, phases: Phases, start: int, stop: int, count: int) -> Iterator[Rows]:
+    def rows(self, phases: Phases, start: int, stop: int, count: int) -> Iterator[SumRows]:
         """For every tap of the phases, inputs in tiles of so many."""
         k, left, plan = self.k, self.left, self.plan
         deep, high, wide = phases
@@ -203,9 +203,9 @@ class WeightTiles:
             tiles = -(-plan.inputs // plan.rows)
             turn = (self.panel_number * tiles + c // plan.rows) * self.form.taps
             self.tile_number = turn + tap
-            yield Rows(at, range(count), [tap * plan.inputs + c + i for i in range(count)])
+            yield SumRows(at, range(count), [tap * plan.inputs + c + i for i in range(count)])
 
-    def small_rows(self, phases: Phases) -> list[Rows]:
+    def small_rows(self, phases: Phases) -> list[SumRows]:
         """Of few inputs: taps and inputs together, written out."""
         left, k, plan, (_, high, wide) = self.left, self.k, self.plan, self.axes
         steps = (left.plane, left.row, left.pitch)
@@ -218,14 +218,14 @@ class WeightTiles:
             sums += [tap * plan.inputs + c for c in range(plan.inputs)]
         each = -(-len(offsets) // -(-len(offsets) // plan.rows))
         return [
-            Rows(k.index(self.base(phases)), offsets[i : i + each],
+            SumRows(k.index(self.base(phases)), offsets[i : i + each],
                  [k.index(s) for s in sums[i : i + each]])
             for i in range(0, len(offsets), each)
         ]  # fmt: skip
 
     # -- the tile ----------------------------------------------------------------------------------
 
-    def run_tile(self, rows: Rows, phases: Phases) -> None:
+    def run_tile(self, rows: SumRows, phases: Phases) -> None:
         k, vectors = self.k, self.plan.vectors
         buffer = self.totals if self.chains is None else self.chains
         accs = [[k.local(0, self.dtype) for _ in range(vectors)] for _ in rows.offsets]
@@ -243,7 +243,7 @@ class WeightTiles:
     def sum_at(self, row: Val, v: int) -> Val:
         return row * self.columns + self.panel + v * LANES + self.k.lane()
 
-    def walk_places(self, accs: list[list[LocalVar]], rows: Rows, phases: Phases) -> None:
+    def walk_places(self, accs: list[list[LocalVar]], rows: SumRows, phases: Phases) -> None:
         """All places of the phases, row by row."""
         k, left, right, unroll = self.k, self.left, self.right, self.plan.unroll
         deep, high, wide = phases
@@ -296,7 +296,7 @@ class WeightTiles:
                 with order.walks() as walk:
                     self.store_turned(walk, output, column)
 
-    def store_turned(self, walk: Walk, output: Val, column: Val) -> None:
+    def store_turned(self, walk: WeightWalk, output: Val, column: Val) -> None:
         """Sixteen outputs, sixteen steps along memory at a time."""
         k = self.k
         with k.loop(walk.length, 0, LANES) as step:
@@ -309,7 +309,7 @@ class WeightTiles:
                 with k.when(output + i < self.form.outputs):
                     self.store_row(walk, output + i, lane, vector)
 
-    def store_row(self, walk: Walk, output: Val, lane: Val, vector: Val) -> None:
+    def store_row(self, walk: WeightWalk, output: Val, lane: Val, vector: Val) -> None:
         if walk.length == 1:  # no axis is left for the lanes
             self.write(walk.at(output, self.k.index(0)), self.k.broadcast(vector))
             return
