@@ -46,6 +46,7 @@ from tetrad.ops.conv.geometry import (
 from tetrad.ops.rules import FLOATS, Array, check_dtype, check_same, ieee
 
 Settings = dict[str, Any]
+Slices = tuple[slice, ...]
 RANKS = (1, 2, 3)
 
 
