@@ -45,6 +45,7 @@ class Staged:
         shape = x.type.shape[1:-1] if last else x.type.shape[2:]
         self.ends: Ints = (1,) * (3 - len(shape)) + tuple(int(n) for n in shape)  # type: ignore[arg-type]
         self.rank = len(shape)
+        self.left_over: Val | None = None  # the last channel of a block that there is
 
     def make_buffer(self) -> None:
         self.buffer: Buffer = self.frame.scratch(
@@ -84,7 +85,7 @@ class Staged:
         self, batch: Val, channel: Val, starts: Sequence[Val], margins: Sequence[bool]
     ) -> None:
         self.batch, self.channel, self.starts, self.margins = batch, channel, starts, margins
-        self.left_over: Val | None = None
+        self.left_over = None
 
     # -- what comes next ---------------------------------------------------------------------------
 
