@@ -7,7 +7,7 @@ the generators beside this file; where memory lies, by `schedule.plan` later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 
 from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
@@ -32,7 +32,6 @@ from tetrad.lower.scan_in_workgroup import lower_in_workgroup
 from tetrad.passes.fused import Fused
 from tetrad.passes.in_place_updates import home, updates_of
 from tetrad.passes.plan_scan import ScanPlan
-from tetrad.passes.questions import group_kind
 from tetrad.passes.step import show_step
 from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
 from tetrad.schedule.nodes import Call, Launch, Leaf, Schedule, Slot, Step
@@ -79,10 +78,11 @@ class Lowerer:
         graph, groups = fused.graph, fused.groups
         check_dtypes(graph)
         self.fused.update(fused.inner)
-        slots = assign_slots(graph, groups)
+        views = views_of(graph, groups)
+        slots = assign_slots(graph, groups, views)
         memory = Memory(slots, self.machine)
         kept = {o for g in groups for o in g.outputs}
-        made = {group: inputs_of(group, kept) for group in groups if not is_view(group, graph)}
+        made = {group: inputs_of(group, kept) for group in groups if group.root not in views}
         with show.spending("deduplicate"):
             looks = {group: look_of(group, made[group]) for group in made if is_generated(group)}
         show_step("deduplicate", lambda: describe_reuse(graph, looks, self.templates))
@@ -197,21 +197,24 @@ def check_dtypes(graph: Graph) -> None:
                 raise DtypeError(message, source=node.source, hint=f"compiled: {known}")
 
 
-def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
+def assign_slots(
+    graph: Graph, groups: tuple[Group, ...], views: Mapping[Node, Node]
+) -> dict[Node, Slot]:
     """Memory for inputs, constants, outputs and every node a group writes; an update lies where its
-    operand lies."""
+    operand lies, a view where that lies which it views."""
     slots: dict[Node, Slot] = {}
     for i, node in enumerate(graph.inputs):
         slots[node] = input_slot(i, node.type)
     for i, node in enumerate(map(home, graph.outputs)):
-        if node not in slots and node.op is not constant:
-            slots[node] = output_slot(i, node.type)
+        place = views.get(node, node)
+        if place not in slots and node.op is not constant:
+            slots[place] = output_slot(i, node.type)
     for node in graph.nodes():
         if node.op is constant and node not in slots:
             slots[node] = constant_slot(f"c{len(slots)}", node.type, node.param("value"))
     for group in groups:
-        if is_view(group, graph):
-            slots[group.root] = slots[home(group.root.inputs[0])]
+        if group.root in views:
+            slots[group.root] = slots[views[group.root]]
             continue
         for node in group.outputs:
             place = home(node)
@@ -221,13 +224,26 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
     return slots
 
 
-def is_view(group: Group, graph: Graph) -> bool:
-    """A reshape of something in memory, that others read from memory: it is the same memory."""
-    root = group.root
-    if not root.op.view or group.members != (root,) or root in graph.outputs:
-        return False
-    source = root.inputs[0]
-    return source.op is parameter or group_kind(source) != "map"
+def views_of(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Node]:
+    """Reshapes of something in memory, that others read from memory: each is the memory of what it
+    reshapes. A result is so where nothing else is to lie there."""
+    kept = {o for g in groups for o in g.outputs}
+    taken = {home(output) for output in graph.outputs}
+    found: dict[Node, Node] = {}
+    for group in groups:
+        root = group.root
+        if not root.op.view or group.members != (root,):
+            continue
+        source = home(root.inputs[0])
+        source = found.get(source, source)
+        if root not in taken:
+            is_there = source.op is parameter or source in kept
+        else:
+            is_there = source in kept and source not in taken
+            taken.add(source)
+        if is_there:
+            found[root] = source
+    return found
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:
