@@ -304,7 +304,8 @@ class KernelComparison:
         for node, (want, distance) in zip(
             written, bounded_nodes(written, known, dims), strict=True
         ):
-            detail = told_apart(value_of(lowered.slots[node], memory, dims), want, distance)
+            got = shaped(node, value_of(lowered.slots[node], memory, dims), dims)
+            detail = told_apart(got, want, distance)
             if detail is not None:
                 line = lines_of(lowered.graph)[node]
                 return Difference(
