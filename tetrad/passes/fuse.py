@@ -112,9 +112,7 @@ class _Fusion:
         self.maps: dict[Group, Map] = {}
 
     def groups(self) -> tuple[Group, ...]:
-        made = recomputed(
-            self.row_groups() + self.matmul_groups(), self.users, self.results
-        )
+        made = recomputed(self.row_groups() + self.matmul_groups(), self.users, self.results)
         absorbed = set(self.whole)
         memory = self.materialised(made, absorbed)
         made += [

@@ -73,8 +73,7 @@ class Freeing:
             for array in self.arrays[group]:
                 self.readers[array].append(group)
         self.waits = {
-            g: len({maker[i] for i in reads[g] if i in maker and maker[i] is not g})
-            for g in groups
+            g: len({maker[i] for i in reads[g] if i in maker and maker[i] is not g}) for g in groups
         }
         self.users: dict[Group, dict[Group, None]] = defaultdict(dict)
         for group in groups:

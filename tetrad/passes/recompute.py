@@ -39,8 +39,10 @@ def stored(
     for node in reversed(group.members):
         if node not in wanted:
             continue
-        can_go = node not in results and is_full(node, group) and is_pulled(
-            node, members, users, results
+        can_go = (
+            node not in results
+            and is_full(node, group)
+            and is_pulled(node, members, users, results)
         )
         if can_go and is_cheap_again(node, group, memory):
             wanted.update(members.intersection(node.inputs))
@@ -73,9 +75,7 @@ def is_cheap_again(node: Node, group: Group, memory: Container[Node]) -> bool:
     return total <= CHEAP
 
 
-def is_pulled(
-    node: Node, members: Container[Node], users: Users, results: Container[Node]
-) -> bool:
+def is_pulled(node: Node, members: Container[Node], users: Users, results: Container[Node]) -> bool:
     """Do all readers outside of `members` take it element by element, or reduce it? A result in
     another shape is its memory."""
     stack, seen = [node], {node}
