@@ -43,6 +43,7 @@ from tetrad.tracing.trace import Spec, eval_shape, trace
 if TYPE_CHECKING:
     from tetrad import nn as nn
     from tetrad.arrays.functions import *  # noqa: F403
+    from tetrad.formats import safetensors as safetensors
     from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
 
 check_environment()
@@ -58,12 +59,14 @@ e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan
 newaxis = None
 # folders, loaded when first used
 SPACES = ("explain", "fft", "linalg", "nn", "optim", "quant", "random")
+FORMATS = ("safetensors",)  # folders of formats, likewise
 HOMES = {  # module -> names of it, loaded when first used
     "arrays.numpy_extras": (
         "allclose", "diag", "interp", "isclose", "median", "quantile", "split", "trapezoid",
     ),
     "compiler.dispatch": ("dispatch",),
     "explain.bisect": ("bisect",),
+    "formats.trees": ("load_tree", "save"),
     "models.lm": ("load",),
     "tracing.callbacks": ("callback",),
     "tracing.loops": ("cond", "fori_loop", "scan", "switch", "while_loop"),
@@ -89,6 +92,8 @@ def __getattr__(name: str) -> Any:
     """What is loaded when it is first used; elementwise functions are made from their ops."""
     if name in SPACES:
         return lazy.module(f"tetrad.{name}")
+    if name in FORMATS:
+        return lazy.module(f"tetrad.formats.{name}")
     if name == "__all__":
         return public_names()
     if name not in HOME and name not in functions.__all__ and not functions.is_elementwise(name):
@@ -108,6 +113,7 @@ def public_names() -> list[str]:
     return [
         *PLAIN,
         *SPACES,
+        *FORMATS,
         *(name for name in HOME if name not in NEEDS_EXTRA),
         *functions.__dir__(),
     ]

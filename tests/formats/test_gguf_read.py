@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.formats.gguf_bytes import ARR, BOOL, F32, I32, STR, U8, U16, U32, U64, Bytes, small_file
 from tetrad.core.errors import FileChangedError, FileFormatError, TetradError
 from tetrad.formats import gguf
-from tetrad.formats.gguf.pin import Pin
+from tetrad.formats.pin import Pin
 
 
 def save(path: Path, made: Bytes) -> Path:

@@ -19,8 +19,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
-from tetrad.lower.elementwise import guarded_vectors
-from tetrad.lower.row_reductions import accumulator
+from tetrad.lower.elementwise import accumulator, guarded_vectors
 from tetrad.schedule.nodes import Launch, Slot
 
 CHUNK = 256
@@ -43,7 +42,7 @@ def lower_columns(group: Group, inputs: list[Node], memory: Memory) -> list[Laun
     parts = memory.temp("parts", accumulator(node), chunks, kept)
     return [
         chunk_kernel(group, inputs, memory, parts, final=False),
-        join_kernel(group, memory, parts),
+        join_kernel(group, node, memory, parts),
     ]
 
 
@@ -193,10 +192,9 @@ def source_at(frame: Frame, node: Node, position: Val, kept: At) -> At:
     )
 
 
-def join_kernel(group: Group, memory: Memory, parts: Slot) -> Launch:
+def join_kernel(group: Group, node: Node, memory: Memory, parts: Slot) -> Launch:
     """parts[chunk, column] over chunks by the pairwise tree, as a stack of lanes in scratch."""
-    node = group.root
-    frame = Frame(group.name + "_join", memory)
+    frame = Frame(node.op.name + "_join", memory)
     k, sizes = frame.k, frame.sizes
     source, out = frame.input(parts), frame.output(memory.slots[node])
     chunks, kept = parts.type.shape

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tetrad.core.dtypes import DType
 from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.group import Group
@@ -53,6 +54,11 @@ def hardly_read(group: Group, inputs: list[Node], memory: Memory) -> frozenset[S
         if isinstance(count, int) and isinstance(i.type.size, int) and i.type.size > 8 * count
     ]
     return frozenset(memory.slots[i] for i in large)
+
+
+def accumulator(node: Node) -> DType:
+    """The dtype in which a reduction folds."""
+    return node.type.dtype.computing
 
 
 def copy_launch(source: Slot, result: Slot, memory: Memory) -> Launch:

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tetrad.core.dtypes import DType
 from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, Size, ceil_div, product
 from tetrad.graph.group import Group
@@ -22,7 +21,8 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
-from tetrad.lower.elementwise import computed, operations
+from tetrad.lower.column_sums import ColumnSums
+from tetrad.lower.elementwise import accumulator, computed, operations
 from tetrad.lower.short_rows import is_short, lower_short_rows
 from tetrad.passes.questions import row_shape
 from tetrad.schedule.nodes import Launch, Slot
@@ -42,11 +42,12 @@ def lower_rows(group: Group, inputs: list[Node], memory: Memory) -> list[Launch]
         return split_rows(group, inputs, memory, outer, inner)
     if is_short(group, inputs, outer, inner):
         return [lower_short_rows(group, inputs, memory, outer, inner)]
-    return [Sweeps(group, inputs, memory, outer, inner).launch()]
+    return Sweeps(group, inputs, memory, outer, inner).launches()
 
 
 class Sweeps:
-    """The kernel of a rows group: one row per workgroup, one loop over the row per stage."""
+    """The kernel of a rows group: one row per workgroup (or a chunk of rows, if columns are summed
+    too), one loop over the row per stage."""
 
     def __init__(
         self, group: Group, inputs: list[Node], memory: Memory, outer: Shape, inner: Shape
@@ -56,10 +57,18 @@ class Sweeps:
         self.k, self.reading = self.frame.k, self.frame.reading
         self.frame.reads(inputs)
         self.work = operations(computed(group, inputs))
-        self.buffers = {node: self.frame.output(memory.slots[node]) for node in group.outputs}
-        self.row = Space(self.k, self.frame.sizes, outer, self.k.group_id())
+        self.columns = ColumnSums(self.frame, group, outer, inner)
+        self.buffers = {
+            node: self.frame.output(memory.slots[node])
+            for node in group.outputs
+            if node not in self.columns.nodes
+        }
+        self.position = self.k.group_id()
+        self.row = Space(self.k, self.frame.sizes, outer, self.position)
         self.stage = stages(group.members)
-        self.reductions = [m for m in group.members if m.op.kind == "reduce"]
+        self.reductions = [
+            m for m in group.members if m.op.kind == "reduce" and m not in self.columns.nodes
+        ]
         self.last = max(self.stage[r] for r in self.reductions)
         self.column = self.k.index(0)
         self.kept = {
@@ -68,11 +77,21 @@ class Sweeps:
         }
         self.frame.is_light = all(n in self.kept for n in group.members if self.is_dear(n))
 
-    def launch(self) -> Launch:
+    def launches(self) -> list[Launch]:
+        if not self.columns.nodes:
+            self.sweep_row()
+            return [self.frame.finish(product(self.outer), self.group, flops=self.work)]
+        with self.columns.every_row() as self.position:
+            self.row = Space(self.k, self.frame.sizes, self.outer, self.position)
+            self.sweep_row()
+        self.columns.store()
+        first = self.frame.finish(self.columns.chunks, self.group, flops=self.work)
+        return [first, *self.columns.join(self.group)]
+
+    def sweep_row(self) -> None:
         for stage in range(1 + self.last):
             self.reduce_sweep(stage, [r for r in self.reductions if self.stage[r] == stage])
         self.final_sweep([n for n in self.buffers if self.is_full(n)])
-        return self.frame.finish(product(self.outer), self.group, flops=self.work)
 
     def is_full(self, node: Node) -> bool:
         return node.type.shape == self.outer + self.inner and (
@@ -118,12 +137,13 @@ class Sweeps:
             return
         for node, buffer in self.reading.buffers.items():
             if node.type.shape == self.outer + self.inner:
-                self.k.prefetch(buffer, (self.k.group_id() + 1) * total + column)
+                self.k.prefetch(buffer, (self.position + 1) * total + column)
 
     def worth_keeping(self) -> list[Node]:
         """Costly full-size members that more than one sweep needs."""
         sweeps = [[r.inputs[0]] for r in self.reductions]
-        sweeps.append([n for n in self.buffers if self.is_full(n)])
+        summed = [n.inputs[0] for n in self.columns.nodes]
+        sweeps.append([*(n for n in self.buffers if self.is_full(n)), *summed])
         found = []
         for node in self.group.members:
             wanted = sum(
@@ -165,7 +185,7 @@ class Sweeps:
         return (*self.row.axes(), *ones)
 
     def final_sweep(self, outputs: list[Node]) -> None:
-        if not outputs or product(self.inner) == 0:
+        if not (outputs or self.columns.nodes) or product(self.inner) == 0:
             return
         total = self.frame.sizes.val(product(self.inner))
         with self.k.loop(
@@ -176,6 +196,7 @@ class Sweeps:
                 self.column, at = column, self.at(column)
                 for node in outputs:
                     self.frame.write(self.buffers[node], node, at, self.reading.read(node, at))
+                self.columns.add(column, at)
 
 
 def always(value: Val) -> Callable[[At], Val]:
@@ -234,10 +255,6 @@ def reduce_chunks(
         for node, value in found.items():
             k.store(parts[node], chunk, value)
     return {node: pairwise(k, node, parts[node], frame.sizes.val(count)) for node in reductions}
-
-
-def accumulator(node: Node) -> DType:
-    return node.type.dtype.computing
 
 
 def reduce_chunk(

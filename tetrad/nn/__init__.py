@@ -27,6 +27,7 @@ LAZY = {
     "_attention": ("dot_product_attention",),
     "_linear_4bit": ("linear_4bit", "linear_4bit_affine_grouped"),
     "_linear_4bit_typed": ("linear_4bit_affine_grouped_typed",),
+    "_rope": ("axial_rope2d", "rope", "rope_tables"),
 }
 MODULES = ("initializers",)
 HOMES = {name: home for home, names in LAZY.items() for name in names}

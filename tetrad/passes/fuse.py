@@ -5,7 +5,8 @@ Decided by data flow and use counts, before memory is planned. A node is *materi
 memory; every other node is computed inside the kernels that read it. Kinds of group:
 
     map       one walk over an index space, any number of outputs of one shape
-    rows      reductions over trailing axes with all that works on the same rows (softmax, norms)
+    rows      reductions over trailing axes with all that works on the same rows (softmax, norms),
+              and reductions over all rows of that (gradients of weights)
     columns   a reduction over other axes
     transpose a change of the last axis, by tiles
     concat    of many parts, one after the other
@@ -30,12 +31,17 @@ from tetrad.ops.movement import transpose
 from tetrad.passes.group_order import ordered
 from tetrad.passes.questions import (
     CHEAP,
+    SUMS,
+    aligned,
+    at_hand,
     costliest,
     group_kind,
+    is_column_sum,
     is_prologue,
     is_read_inline,
     is_row_reduction,
     is_splat,
+    may_sum_columns,
     reorders,
     row_level,
     row_shape,
@@ -193,7 +199,8 @@ class _Fusion:
         found = []
         for node in self.nodes:
             if is_row_reduction(node) and node not in self.whole:
-                found.append(self.made("rows", node, self.absorb_rows(node)))
+                members = self.absorb_rows(node)
+                found.append(self.made("rows", node, (*members, *self.column_sums(node, members))))
         return found
 
     def absorb_rows(self, first: Node) -> dict[Node, str]:
@@ -213,6 +220,25 @@ class _Fusion:
                     break
                 members[node] = level
         return self.trimmed(members)
+
+    def column_sums(self, first: Node, members: Mapping[Node, str]) -> list[Node]:
+        """Reductions over all rows of what the kernel of these members has at hand anyway."""
+        outer, inner = row_shape(first)
+        if not may_sum_columns(outer, inner):
+            return []
+        users = {u for node in at_hand(members) for u in self.users[node]}
+        sums = [u for u in users if is_column_sum(u, outer, inner)]
+        sums = [node for node in sums if self.may_join_later(node, members, first)]
+        return sorted(sums, key=self.place.__getitem__)[:SUMS]
+
+    def may_join_later(self, node: Node, members: Mapping[Node, str], first: Node) -> bool:
+        """May a node whose result no member has at hand run with them? Not before the first, and
+        not if one waits for it."""
+        early = self.place[node] < self.place[first] or self.level[node] < self.level[first]
+        if early or not self.fits(node, members, first):
+            return False
+        needs = [i for m in members for i in m.inputs if i not in members]
+        return not self.wait(needs, {node}, self.place[node], self.level[node])
 
     def after(
         self, first: Node, members: Mapping[Node, str], also: Iterable[Node] = ()
@@ -488,37 +514,6 @@ def can_merge(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -
         return False
     others = b.reads.difference(first.outputs)
     return not fusion.any_waits(others, first) and not fusion.any_waits(a.reads, second)
-
-
-def aligned(root: Node, target: Node, memory: set[Node]) -> bool:
-    """Is `target` read only element by element on every path from `root`?"""
-    stack, seen = [root], {root}
-    while stack:
-        node = stack.pop()
-        for operand in node.inputs:
-            if operand is target and node.op.kind != "elementwise":
-                return False
-            if operand in seen or operand in memory or operand.op.leaf:
-                continue
-            if node.op.kind != "elementwise" and depends_on(operand, target, memory):
-                return False
-            seen.add(operand)
-            stack.append(operand)
-    return True
-
-
-def depends_on(node: Node, target: Node, memory: set[Node]) -> bool:
-    stack, seen = [node], {node}
-    while stack:
-        current = stack.pop()
-        if current is target:
-            return True
-        if current in memory:
-            continue
-        fresh = [i for i in current.inputs if i not in seen]
-        seen.update(fresh)
-        stack.extend(fresh)
-    return False
 
 
 def joined(fusion: _Fusion, first: Group, second: Group, memory: set[Node]) -> Group:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 
-from tetrad.core.sizes import Shape
+from tetrad.core.sizes import Shape, product
 from tetrad.graph.build import constant
 from tetrad.graph.group import holds
 from tetrad.graph.nodes import Node
@@ -19,6 +19,10 @@ FOLD_WORK = 8  # of a reduction, in operations
 PARTS = 8  # of a concat that the kernels of its readers look through ...
 DEPTH = 4  # ... and how far down it is looked whether more are alike
 WORTH = 32  # less work than that is not worth memory of its own
+# Rows and columns for which sums over all rows join a rows group: a workgroup then takes a chunk of
+# 256 rows (`lower.column_sums`), so there must be a few, and its sums must stay near.
+SUMMED_ROWS, SUMMED_COLUMNS = 1024, (64, 8192)
+SUMS = 4  # such sums in one kernel
 
 
 def group_kind(node: Node) -> str:
@@ -93,6 +97,35 @@ def row_level(node: Node, members: Mapping[Node, str], outer: Shape, inner: Shap
     return None
 
 
+def may_sum_columns(outer: Shape, inner: Shape) -> bool:
+    """Are there enough rows for sums over all of them to join a rows group?"""
+    rows, columns = product(outer), product(inner)
+    least, most = SUMMED_COLUMNS
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        return False
+    return rows >= SUMMED_ROWS and least <= columns <= most
+
+
+def is_column_sum(node: Node, outer: Shape, inner: Shape) -> bool:
+    """Does it reduce all rows of a rows group, element by element?"""
+    if node.op.kind != "reduce" or node.inputs[0].type.dtype.is_complex:
+        return False
+    same = node.inputs[0].type.shape == outer + inner
+    return same and tuple(node.param("axes")) == tuple(range(len(outer)))
+
+
+def at_hand(members: Iterable[Node]) -> set[Node]:
+    """What the kernel of these members has in registers at the index of its results, as far as
+    elementwise work goes."""
+    found = set(members)
+    stack = [m for m in found if m.op.kind in ("elementwise", "reduce")]
+    while stack:
+        fresh = [i for i in stack.pop().inputs if i not in found]
+        found.update(fresh)
+        stack.extend(i for i in fresh if i.op.kind == "elementwise")
+    return found
+
+
 def reorders(node: Node) -> bool:
     """Does a reshape regroup axes, beyond adding and dropping axes of size 1?"""
     before, after = node.inputs[0].type.shape, node.type.shape
@@ -164,6 +197,40 @@ def is_splat(node: Node) -> bool:
     if node.op.spreads:
         return is_splat(node.inputs[0])
     return node.op is constant and node.type.size == 1
+
+
+# -- how far a node is read element by element ----------------------------------------------------
+
+
+def aligned(root: Node, target: Node, memory: set[Node]) -> bool:
+    """Is `target` read only element by element on every path from `root`?"""
+    stack, seen = [root], {root}
+    while stack:
+        node = stack.pop()
+        for operand in node.inputs:
+            if operand is target and node.op.kind != "elementwise":
+                return False
+            if operand in seen or operand in memory or operand.op.leaf:
+                continue
+            if node.op.kind != "elementwise" and depends_on(operand, target, memory):
+                return False
+            seen.add(operand)
+            stack.append(operand)
+    return True
+
+
+def depends_on(node: Node, target: Node, memory: set[Node]) -> bool:
+    stack, seen = [node], {node}
+    while stack:
+        current = stack.pop()
+        if current is target:
+            return True
+        if current in memory:
+            continue
+        fresh = [i for i in current.inputs if i not in seen]
+        seen.update(fresh)
+        stack.extend(fresh)
+    return False
 
 
 # -- what products compute as they read ------------------------------------------------------------

@@ -6,9 +6,9 @@ the mapped bytes. What the blocks of a format mean is left to `quant`, what the 
 """
 
 from tetrad.formats.gguf.layout import FORMATS, ElementFormat, Raw, Tensor, Typed
-from tetrad.formats.gguf.pin import Pin
 from tetrad.formats.gguf.read import File, open_file
 from tetrad.formats.gguf.write import write
+from tetrad.formats.pin import Pin
 from tetrad.formats.strings import Strings
 
 __all__ = [

@@ -41,7 +41,7 @@ from tetrad.formats.gguf.layout import (
     shown,
     tensor_bytes,
 )
-from tetrad.formats.gguf.pin import Pin
+from tetrad.formats.pin import Pin
 
 SMALLEST_KEY = 8 + 1 + 4 + 1  # a name of one byte, the type, a value of one byte
 SMALLEST_TENSOR = 8 + 1 + 4 + 4 + 8  # a name of one byte, no axes, format, offset

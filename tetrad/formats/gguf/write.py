@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 import numpy as np
@@ -40,6 +39,7 @@ from tetrad.formats.gguf.layout import (
     shown,
     tensor_bytes,
 )
+from tetrad.formats.replace import replaced
 from tetrad.formats.strings import Strings
 
 ARRAY_FORMATS = {
@@ -91,27 +91,10 @@ def write(
     }
     alignment = alignment_of(file, typed)
     header = pack_header(file, typed, raw, alignment)
-    with replaced(file) as out:
+    with replaced(file, "gguf") as out:
         out.write(header.ljust(aligned(len(header), alignment), b"\0"))
         for name, tensor in raw.items():
             write_tensor(out, ValuePath(file, f"tensor {shown(name)}"), tensor, alignment)
-
-
-@contextmanager
-def replaced(path: str) -> Iterator[BinaryIO]:
-    """A new file that takes the name `path` once all of it is on disk; after an error there is no
-    trace of it."""
-    temporary = os.path.join(os.path.dirname(path), f".gguf-{os.urandom(8).hex()}.tmp")
-    try:
-        with open(temporary, "xb") as out:
-            yield out
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
 
 
 # -- header ----------------------------------------------------------------------------------------

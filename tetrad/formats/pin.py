@@ -1,4 +1,4 @@
-"""GGUF, pins: a file as it was opened, and whether it still is that.
+"""Formats, pins: a file as it was opened, and whether it still is that.
 
 Receives a path; returns a descriptor that outlives whatever happens to the name. A mapping shows
 what is in the file now: one that is written over in place gives other numbers, one that is cut
