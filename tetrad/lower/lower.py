@@ -7,7 +7,7 @@ the generators beside this file; where memory lies, by `schedule.plan` later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
