@@ -23,6 +23,7 @@ LAYERS, WIDTH, HEADS, CONTEXT, BATCH, VOCABULARY = 6, 384, 6, 128, 16, 65
 RATE = 1e-3
 Tree = dict[str, Any]
 Step = Callable[[], Any]  # a training step; gives the loss before it
+MakeStep = Callable[[], Step]
 
 
 def main(library: str) -> dict[str, float]:
@@ -80,6 +81,11 @@ def flops() -> int:
     dense = LAYERS * 12 * WIDTH * WIDTH + WIDTH * VOCABULARY
     scores = LAYERS * 2 * WIDTH * (CONTEXT + 1) // 2
     return 6 * tokens * (dense + scores)
+
+
+def near(losses: list[float], others: list[float]) -> bool:
+    """Are they those of the same training, but for the order of sums?"""
+    return bool(np.allclose(losses, others, rtol=1e-3))
 
 
 # -- Tetrad and JAX: one text ----------------------------------------------------------------------
@@ -265,9 +271,7 @@ def on_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     return function(tree)
 
 
-STEPS: dict[str, Callable[[], Step]] = {
-    "tetrad": with_tetrad, "jax": with_jax, "torch": with_torch
-}  # fmt: skip
+STEPS: dict[str, MakeStep] = {"tetrad": with_tetrad, "jax": with_jax, "torch": with_torch}
 
 
 if __name__ == "__main__":

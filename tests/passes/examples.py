@@ -131,25 +131,6 @@ def _() -> tuple[Node, ...]:
     )
 
 
-def regrouped() -> Node:
-    return reshape(matmul(x(6, 5), y(5, 3)), shape=(2, 3, 3))
-
-
-@example("layout.work_before_regrouping")
-def _() -> tuple[Node, ...]:
-    total = reduce_sum(matmul(x(6, 5), y(5, 3)), axes=(1,))
-    return (
-        add(regrouped(), arg(2, f32, 2, 3, 3)),
-        add(regrouped(), expand(arg(2, f32, 3), shape=(2, 3, 3))),
-        negative(reshape(abs_(total), shape=(2, 3, 1))),
-    )
-
-
-@example("layout.reduce_before_regrouping")
-def _() -> tuple[Node, ...]:
-    return (reduce_sum(regrouped(), axes=(2,)),)
-
-
 @example("layout.slice_everything")
 def _() -> tuple[Node, ...]:
     return (slice_(x(), starts=(0, 0), sizes=(2, 3), steps=(1, 1)),)
@@ -402,3 +383,37 @@ def _() -> tuple[Node, ...]:
         gather(table, where_, axis=0),
         add(make_constant(np.int32(2)), make_constant(np.int32(3))),
     )
+
+
+# -- regroup ---------------------------------------------------------------------------------------
+
+
+def product_in_groups() -> Node:
+    """[2, 3, 8]: a product of six rows."""
+    return reshape(matmul(x(6, 4), y(4, 8)), shape=(2, 3, 8))
+
+
+@example("regroup.work_before_regrouping")
+def _() -> tuple[Node, ...]:
+    bias = expand(arg(2, f32, 8), shape=(2, 3, 8))
+    rows = reshape(matmul(arg(0, f32, seq * 2, 4), y(4, 8)), shape=(seq, 2, 8))
+    more = expand(arg(2, f32, 1, 1, 8), shape=(seq, 2, 8))
+    return (
+        add(product_in_groups(), bias),
+        multiply(arg(2, f32, 2, 3, 8), product_in_groups()),
+        negative(add(rows, more)),
+        multiply(product_in_groups(), expand(arg(2, f32, 2, 3, 1), shape=(2, 3, 8))),
+        negative(reshape(abs_(reduce_sum(matmul(x(6, 5), y(5, 3)), axes=(1,))), shape=(2, 3, 1))),
+    )
+
+
+@example("regroup.reduce_before_regrouping")
+def _() -> tuple[Node, ...]:
+    return (reduce_sum(product_in_groups(), axes=(2,)),)
+
+
+@example("regroup.regroup_before_slicing")
+def _() -> tuple[Node, ...]:
+    part = slice_(product_in_groups(), starts=(0, 0, 4), sizes=(2, 3, 4), steps=(1, 1, 1))
+    tokens = slice_(arg(0, f32, seq, 12), starts=(0, 4), sizes=(seq, 8), steps=(1, 1))
+    return reshape(part, shape=(2, 3, 2, 2)), reshape(tokens, shape=(seq, 2, 4))

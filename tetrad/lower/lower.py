@@ -7,13 +7,13 @@ the generators beside this file; where memory lies, by `schedule.plan` later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 
 from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.machine import Machine
-from tetrad.graph.build import constant, parameter
+from tetrad.graph.build import constant
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
@@ -78,11 +78,10 @@ class Lowerer:
         graph, groups = fused.graph, fused.groups
         check_dtypes(graph)
         self.fused.update(fused.inner)
-        views = views_of(graph, groups)
-        slots = assign_slots(graph, groups, views)
-        memory = Memory(slots, self.machine)
         kept = {o for g in groups for o in g.outputs}
-        made = {group: inputs_of(group, kept) for group in groups if group.root not in views}
+        slots = assign_slots(graph, groups, kept)
+        memory = Memory(slots, self.machine)
+        made = {g: inputs_of(g, kept) for g in groups if not is_view(g, slots, kept)}
         with show.spending("deduplicate"):
             looks = {group: look_of(group, made[group]) for group in made if is_generated(group)}
         show_step("deduplicate", lambda: describe_reuse(graph, looks, self.templates))
@@ -198,23 +197,23 @@ def check_dtypes(graph: Graph) -> None:
 
 
 def assign_slots(
-    graph: Graph, groups: tuple[Group, ...], views: Mapping[Node, Node]
+    graph: Graph, groups: tuple[Group, ...], kept: Container[Node]
 ) -> dict[Node, Slot]:
     """Memory for inputs, constants, outputs and every node a group writes; an update lies where its
-    operand lies, a view where that lies which it views."""
+    operand lies."""
     slots: dict[Node, Slot] = {}
     for i, node in enumerate(graph.inputs):
         slots[node] = input_slot(i, node.type)
     for i, node in enumerate(map(home, graph.outputs)):
-        place = views.get(node, node)
-        if place not in slots and node.op is not constant:
-            slots[place] = output_slot(i, node.type)
+        if node not in slots and node.op is not constant:
+            slots[node] = output_slot(i, node.type)
+            slots.update((below, slots[node]) for below in written_as(node, kept, slots))
     for node in graph.nodes():
         if node.op is constant and node not in slots:
             slots[node] = constant_slot(f"c{len(slots)}", node.type, node.param("value"))
     for group in groups:
-        if group.root in views:
-            slots[group.root] = slots[views[group.root]]
+        if is_view(group, slots, kept):
+            slots[group.root] = slots[home(group.root.inputs[0])]
             continue
         for node in group.outputs:
             place = home(node)
@@ -224,26 +223,25 @@ def assign_slots(
     return slots
 
 
-def views_of(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Node]:
-    """Reshapes of something in memory, that others read from memory: each is the memory of what it
-    reshapes. A result is so where nothing else is to lie there."""
-    kept = {o for g in groups for o in g.outputs}
-    taken = {home(output) for output in graph.outputs}
-    found: dict[Node, Node] = {}
-    for group in groups:
-        root = group.root
-        if not root.op.view or group.members != (root,):
-            continue
-        source = home(root.inputs[0])
-        source = found.get(source, source)
-        if root not in taken:
-            is_there = source.op is parameter or source in kept
-        else:
-            is_there = source in kept and source not in taken
-            taken.add(source)
-        if is_there:
-            found[root] = source
-    return found
+def is_view(group: Group, slots: Mapping[Node, Slot], kept: Container[Node]) -> bool:
+    """A reshape of something in memory, that others read from memory: it is the same memory. That
+    of a result is, if what it is a reshape of was written there."""
+    root = group.root
+    if not root.op.view or group.members != (root,):
+        return False
+    source = root.inputs[0]
+    if root in slots and slots[root].kind == "output":
+        return slots.get(source) is slots[root]
+    return source.op.leaf or source in kept
+
+
+def written_as(node: Node, kept: Container[Node], slots: Mapping[Node, Slot]) -> Iterator[Node]:
+    """What a result is a reshape of, if it may be written to the result's memory: it has memory, of
+    its own."""
+    while node.op.view and (node := node.inputs[0]) in kept and node not in slots:
+        if home(node) is not node:
+            return
+        yield node
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:

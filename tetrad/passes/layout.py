@@ -13,13 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 from tetrad.core.sizes import Shape, Size, SizeExpr
-from tetrad.graph.group import holds
 from tetrad.graph.nodes import Node
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.rules import broadcast_shapes
 from tetrad.passes.rewrite import Axes, Rules, var
-
-SEARCHED = 64  # nodes below an elementwise node among which a product is looked for
 
 layout = Rules("layout")
 x, p, q, shape, inner, outer, value = map(var, ("x", "p", "q", "shape", "inner", "outer", "value"))
@@ -239,69 +236,3 @@ def repeats(small: Shape, large: Shape) -> bool:
     """Does broadcasting make more elements?"""
     padded = (1,) * (len(large) - len(small)) + small
     return 0 not in large and any(a == 1 and b != 1 for a, b in zip(padded, large, strict=True))
-
-
-# -- work before regrouping ------------------------------------------------------------------------
-
-
-def is_work_on_regrouped(node: Node) -> bool:
-    is_elementwise = node.op.kind == "elementwise" and not node.type.dtype.is_complex
-    return is_elementwise and any(i.op is reshape for i in node.inputs)
-
-
-@layout.rule(var("node", where=is_work_on_regrouped))
-def work_before_regrouping(node: Node) -> Node | None:
-    """op(reshape(product), y)  ->  reshape(op(product, reshape(y))): the product does the work
-    before it stores its result."""
-    shape = node.type.shape
-    if any(i.type.shape != shape or is_work_on_product(i) for i in node.inputs):
-        return None
-    regrouped = next((i for i in node.inputs if is_regrouped_product(i)), None)
-    if regrouped is None:
-        return None
-    before = regrouped.inputs[0].type.shape
-    operands = [reshaped(i.inputs[0] if i.op is reshape else i, before) for i in node.inputs]
-    return reshape(node.op(*operands, **dict(node.params)), shape=shape)
-
-
-@layout.rule(var("node", where=lambda node: node.op.kind == "reduce"))
-def reduce_before_regrouping(node: Node) -> Node | None:
-    """reduce(reshape(product))  ->  reshape(reduce(product)), of axes that the reshape keeps."""
-    regrouped, axes = node.inputs[0], node.param("axes")
-    if not is_regrouped_product(regrouped):
-        return None
-    product = regrouped.inputs[0]
-    kept = regrouped_axes(product.type.shape, regrouped.type.shape)[1]
-    if axes[0] < regrouped.type.rank - kept:
-        return None
-    shift = product.type.rank - regrouped.type.rank
-    return reshape(
-        node.op(product, axes=tuple(axis + shift for axis in axes)), shape=node.type.shape
-    )
-
-
-def is_regrouped_product(node: Node) -> bool:
-    """Is it a product, or work on one, with other leading axes? What is computed of rows may have
-    any."""
-    if node.op is not reshape:
-        return False
-    source = node.inputs[0]
-    is_kept = regrouped_axes(source.type.shape, node.type.shape)[1] > 0
-    return is_work_on_product(source, with_rows=not is_kept)
-
-
-def is_work_on_product(node: Node, with_rows: bool = False) -> bool:
-    """Is it a product, or elementwise work on one, or on rows of one? With `with_rows`: the
-    latter only."""
-    stack, seen = [node], {node}
-    while stack and len(seen) < SEARCHED:
-        node = stack.pop()
-        if holds(node.op.epilogue, node) and not with_rows:
-            return True
-        if node.op.kind == "reduce":
-            stack, with_rows = [*stack, node.inputs[0]], False
-        elif node.op.kind == "elementwise":
-            fresh = [i for i in node.inputs if i.type.shape == node.type.shape and i not in seen]
-            seen.update(fresh)
-            stack.extend(fresh)
-    return False
