@@ -25,6 +25,7 @@ from tetrad.ops.compare import (
 )
 from tetrad.ops.convert import cast
 from tetrad.ops.gather import gather
+from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.quotients import divide
 from tetrad.passes.rewrite import full
@@ -370,3 +371,30 @@ def _() -> tuple[Node, ...]:
         gather(table, where_, axis=0),
         add(make_constant(np.int32(2)), make_constant(np.int32(3))),
     )
+
+
+# -- regroup ---------------------------------------------------------------------------------------
+
+
+def product_in_groups() -> Node:
+    """[2, 3, 8]: a product of six rows."""
+    return reshape(matmul(x(6, 4), y(4, 8)), shape=(2, 3, 8))
+
+
+@example("regroup.work_before_regrouping")
+def _() -> tuple[Node, ...]:
+    bias = expand(arg(2, f32, 8), shape=(2, 3, 8))
+    rows = reshape(matmul(arg(0, f32, seq * 2, 4), y(4, 8)), shape=(seq, 2, 8))
+    more = expand(arg(2, f32, 1, 1, 8), shape=(seq, 2, 8))
+    return (
+        add(product_in_groups(), bias),
+        multiply(arg(2, f32, 2, 3, 8), product_in_groups()),
+        negative(add(rows, more)),
+    )
+
+
+@example("regroup.regroup_before_slicing")
+def _() -> tuple[Node, ...]:
+    part = slice_(product_in_groups(), starts=(0, 0, 4), sizes=(2, 3, 4), steps=(1, 1, 1))
+    tokens = slice_(arg(0, f32, seq, 12), starts=(0, 4), sizes=(seq, 8), steps=(1, 1))
+    return reshape(part, shape=(2, 3, 2, 2)), reshape(tokens, shape=(seq, 2, 4))

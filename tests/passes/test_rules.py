@@ -1,5 +1,5 @@
-"""passes.layout, passes.algebra, passes.fold: every rule fires on its examples, keeps the meaning,
-and is on file."""
+"""passes.layout, passes.algebra, passes.regroup, passes.fold: every rule fires on its examples,
+keeps the meaning, and is on file."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ from tetrad.passes import fold as fold_rules
 from tetrad.passes.algebra import algebra, holds
 from tetrad.passes.fold import fold
 from tetrad.passes.layout import layout
+from tetrad.passes.regroup import regroup
 from tetrad.passes.rewrite import Rule, RuleLog, Rules, full
 from tetrad.passes.simplify import simplify
 
-SETS = (layout, algebra, fold)
+SETS = (layout, algebra, regroup, fold)
 RULES = {rule.name: rule for rules in SETS for rule in rules.rules}
 CASES = [(RULES[name], graph) for name, found in EXAMPLES.items() for graph in found]
 

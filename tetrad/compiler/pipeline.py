@@ -26,6 +26,7 @@ from tetrad.passes.fused import describe_groups, fuse_program, verify_fused
 from tetrad.passes.hoist import hoist
 from tetrad.passes.in_place_updates import place_updates
 from tetrad.passes.inline_custom import INLINE_CUSTOM
+from tetrad.passes.merge_products import merge_products
 from tetrad.passes.rewrite import RuleLog
 from tetrad.passes.simplify import simplify
 from tetrad.passes.split import split
@@ -78,6 +79,7 @@ PIPELINE: tuple[Pass | Translation | Substep, ...] = (
     Pass("split", split),
     Pass("hoist", lambda graph, _: hoist(graph, simplify.apply)),
     Pass("simplify", simplify.apply),
+    Pass("merge_products", lambda graph, log: merge_products(graph, log, simplify.apply)),
     Pass("block_scans", lambda graph, _: block_scans(graph), is_whole=True),
     Pass("in_place_updates", lambda graph, _: place_updates(graph), is_whole=True),
     # from graph to fused graph to schedule

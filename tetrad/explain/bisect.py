@@ -304,7 +304,9 @@ class KernelComparison:
         for node, (want, distance) in zip(
             written, bounded_nodes(written, known, dims), strict=True
         ):
-            detail = told_apart(value_of(lowered.slots[node], memory, dims), want, distance)
+            # a result may be written as what it is a reshape of
+            made = shaped(node, value_of(lowered.slots[node], memory, dims), dims)
+            detail = told_apart(made, want, distance)
             if detail is not None:
                 line = lines_of(lowered.graph)[node]
                 return Difference(

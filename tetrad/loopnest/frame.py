@@ -72,10 +72,14 @@ class Frame:
 
     def reads(self, nodes: Iterable[Node]) -> None:
         """Declare a buffer for every node that is read from memory; a constant with one value needs
-        none."""
+        none. Of a node without memory, which is computed as it is read, for what it reads."""
         for node in nodes:
-            if splat_value(node) is None and node not in self.reading.buffers:
+            if splat_value(node) is not None or node in self.reading.buffers:
+                continue
+            if node in self.memory.slots:
                 self.reading.buffers[node] = self.input(self.memory.slots[node])
+            else:
+                self.reads(node.inputs)
 
     def input(self, slot: Slot) -> Buffer:
         return self.buffer(slot, "read", "x")

@@ -7,13 +7,13 @@ the generators beside this file; where memory lies, by `schedule.plan` later.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 
 from tetrad.core import show
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.machine import Machine
-from tetrad.graph.build import constant, parameter
+from tetrad.graph.build import constant
 from tetrad.graph.group import Group, inputs_of
 from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
@@ -32,7 +32,6 @@ from tetrad.lower.scan_in_workgroup import lower_in_workgroup
 from tetrad.passes.fused import Fused
 from tetrad.passes.in_place_updates import home, updates_of
 from tetrad.passes.plan_scan import ScanPlan
-from tetrad.passes.questions import group_kind
 from tetrad.passes.step import show_step
 from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
 from tetrad.schedule.nodes import Call, Launch, Leaf, Schedule, Slot, Step
@@ -79,10 +78,10 @@ class Lowerer:
         graph, groups = fused.graph, fused.groups
         check_dtypes(graph)
         self.fused.update(fused.inner)
-        slots = assign_slots(graph, groups)
-        memory = Memory(slots, self.machine)
         kept = {o for g in groups for o in g.outputs}
-        made = {group: inputs_of(group, kept) for group in groups if not is_view(group, graph)}
+        slots = assign_slots(graph, groups, kept)
+        memory = Memory(slots, self.machine)
+        made = {g: inputs_of(g, kept) for g in groups if not is_view(g, slots, kept)}
         with show.spending("deduplicate"):
             looks = {group: look_of(group, made[group]) for group in made if is_generated(group)}
         show_step("deduplicate", lambda: describe_reuse(graph, looks, self.templates))
@@ -197,7 +196,9 @@ def check_dtypes(graph: Graph) -> None:
                 raise DtypeError(message, source=node.source, hint=f"compiled: {known}")
 
 
-def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
+def assign_slots(
+    graph: Graph, groups: tuple[Group, ...], kept: Container[Node]
+) -> dict[Node, Slot]:
     """Memory for inputs, constants, outputs and every node a group writes; an update lies where its
     operand lies."""
     slots: dict[Node, Slot] = {}
@@ -206,11 +207,12 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
     for i, node in enumerate(map(home, graph.outputs)):
         if node not in slots and node.op is not constant:
             slots[node] = output_slot(i, node.type)
+            slots.update((below, slots[node]) for below in written_as(node, kept, slots))
     for node in graph.nodes():
         if node.op is constant and node not in slots:
             slots[node] = constant_slot(f"c{len(slots)}", node.type, node.param("value"))
     for group in groups:
-        if is_view(group, graph):
+        if is_view(group, slots, kept):
             slots[group.root] = slots[home(group.root.inputs[0])]
             continue
         for node in group.outputs:
@@ -221,13 +223,25 @@ def assign_slots(graph: Graph, groups: tuple[Group, ...]) -> dict[Node, Slot]:
     return slots
 
 
-def is_view(group: Group, graph: Graph) -> bool:
-    """A reshape of something in memory, that others read from memory: it is the same memory."""
+def is_view(group: Group, slots: Mapping[Node, Slot], kept: Container[Node]) -> bool:
+    """A reshape of something in memory, that others read from memory: it is the same memory. That
+    of a result is, if what it is a reshape of was written there."""
     root = group.root
-    if not root.op.view or group.members != (root,) or root in graph.outputs:
+    if not root.op.view or group.members != (root,):
         return False
     source = root.inputs[0]
-    return source.op is parameter or group_kind(source) != "map"
+    if root in slots and slots[root].kind == "output":
+        return slots.get(source) is slots[root]
+    return source.op.leaf or source in kept
+
+
+def written_as(node: Node, kept: Container[Node], slots: Mapping[Node, Slot]) -> Iterator[Node]:
+    """What a result is a reshape of, if it may be written to the result's memory: it has memory, of
+    its own."""
+    while node.op.view and (node := node.inputs[0]) in kept and node not in slots:
+        if home(node) is not node:
+            return
+        yield node
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:

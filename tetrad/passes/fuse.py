@@ -34,6 +34,7 @@ from tetrad.passes.questions import (
     SUMS,
     aligned,
     at_hand,
+    below_strides,
     costliest,
     group_kind,
     is_column_sum,
@@ -41,6 +42,7 @@ from tetrad.passes.questions import (
     is_read_inline,
     is_row_reduction,
     is_splat,
+    is_stored,
     may_sum_columns,
     reorders,
     row_level,
@@ -373,12 +375,22 @@ class _Fusion:
         """Operands that a node can read from memory only."""
         if node.op.in_memory is not None:
             return [node.inputs[i] for i in node.op.in_memory]
+        if holds(node.op.prologue, node):
+            return [base for i in node.inputs for base in self.bases(i, memory)]
         if node.op.kind in ("structural", "special"):
-            is_in_place = holds(node.op.prologue, node)
-            return [i for i in node.inputs if not (is_in_place and self.is_read_by(i, memory))]
+            return list(node.inputs)
         if node.op.view and reorders(node) and not self.is_flat(node.inputs[0]):
             return [node.inputs[0]]
         return []
+
+    def bases(self, node: Node, memory: set[Node]) -> list[Node]:
+        """What a product that reads operands in place needs in memory to read this one: nothing
+        more, a reshape of what lies there (the same memory), or the operand itself."""
+        if self.is_read_by(node, memory):
+            return []
+        base = below_strides(node)
+        is_there = base.op.view and is_stored(base.inputs[0], memory)
+        return [base if is_there else node]
 
     def is_read_by(self, node: Node, memory: set[Node]) -> bool:
         """Can a product that reads operands in place read this one without memory of its own?"""

@@ -134,8 +134,17 @@ def reorders(node: Node) -> bool:
 
 def is_view(node: Node, memory: set[Node]) -> bool:
     """Can a matmul read it in place? Transposes, slices and broadcasts of an array in memory."""
+    return is_stored(below_strides(node), memory)
+
+
+def below_strides(node: Node) -> Node:
+    """What transposes, slices, broadcasts and axes of size 1 are taken of."""
     while node.op.strided or (node.op.view and not reorders(node)):
         node = node.inputs[0]
+    return node
+
+
+def is_stored(node: Node, memory: Container[Node]) -> bool:
     return node.op.leaf or node in memory or group_kind(node) != "map"
 
 

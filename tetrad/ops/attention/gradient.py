@@ -73,6 +73,7 @@ def _cases(rng: Rng) -> Case:
 @op(
     type=gradient_type,
     kind="special",
+    prologue=True,
     cases=_cases,
     dtypes=FLOATS,
     ulps={f32: 64, f64: 64, f16: 4, bf16: 4},

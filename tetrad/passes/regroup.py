@@ -1,0 +1,172 @@
+"""Passes, regroup: rules by which work on the result of a product comes before the reshape that
+regroups its rows, and slices come after it. Every rule is bit-exact.
+
+Receives and returns graphs through the rule engine. Products of arrays with many axes are products
+of two, with a reshape behind. After these rules the work on the result has the product's own shape,
+so that fusion finds it there; and parts of a product are slices of one view of its memory, which
+kernels read where they lie.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# Op functions return what their operands are: nodes, here.
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tetrad.core.record import record
+from tetrad.core.sizes import Shape, product
+from tetrad.graph.group import holds
+from tetrad.graph.nodes import Node
+from tetrad.ops.movement import expand, reshape, slice_
+from tetrad.passes.questions import group_kind
+from tetrad.passes.rewrite import Axes, Rules, var
+
+regroup = Rules("regroup")
+FAR = 32  # nodes that are looked at for a product
+
+x, starts, sizes, steps, shape = map(var, ("x", "starts", "sizes", "steps", "shape"))
+
+
+def is_work_on_reshaped(node: Node) -> bool:
+    is_elementwise = node.op.kind == "elementwise" and not node.type.dtype.is_complex
+    return is_elementwise and any(i.op is reshape for i in node.inputs)
+
+
+@regroup.rule(var("node", where=is_work_on_reshaped))
+def work_before_regrouping(node: Node) -> Node | None:
+    """op(reshape(product), expand(bias))  ->  reshape(op(product, expand(bias))), for rows that
+    stay rows."""
+    source = next((i.inputs[0] for i in node.inputs if is_regrouped_product(i)), None)
+    if source is None:
+        return None
+    operands = [in_rows(i, source.type.shape) for i in node.inputs]
+    if any(operand is None for operand in operands):
+        return None
+    return reshape(node.op(*operands, **dict(node.params)), shape=node.type.shape)
+
+
+def is_regrouped_product(node: Node) -> bool:
+    """Is it the result of a product, or work on it, with its rows in other groups?"""
+    if node.op is not reshape:
+        return False
+    source = node.inputs[0]
+    return keeps_rows(source.type.shape, node.type.shape) and is_work_on_product(source)
+
+
+def keeps_rows(before: Shape, after: Shape) -> bool:
+    return len(before) == 2 and len(after) >= 2 and before[-1] == after[-1]
+
+
+def is_work_on_product(node: Node) -> bool:
+    """Is it a product whose kernels work on the result, or elementwise work on one, of its
+    shape?"""
+    stack, seen = [node], {node}
+    while stack and len(seen) < FAR:
+        one = stack.pop()
+        if holds(one.op.epilogue, one):
+            return True
+        if one.op.kind == "elementwise":
+            fresh = [i for i in one.inputs if i.type.shape == node.type.shape and i not in seen]
+            seen.update(fresh)
+            stack.extend(fresh)
+    return False
+
+
+def in_rows(node: Node, rows: Shape) -> Node | None:
+    """The same elements in the shape of a product, where that is no work: in memory, or repeated
+    along the rows."""
+    if node.op is expand:
+        small = node.inputs[0]
+        if any(n != 1 for n in small.type.shape[:-1]):
+            return None
+        last = small.type.shape[-1:]
+        small = small if len(last) == small.type.rank else reshape(small, shape=last)
+        return expand(small, shape=rows)
+    if node.op.leaf or node.op is reshape or group_kind(node) != "map":
+        return reshape(node, shape=rows)
+    return None
+
+
+# -- slices ----------------------------------------------------------------------------------------
+
+
+@regroup.rule(reshape(slice_(x, starts=starts, sizes=sizes, steps=steps), shape=shape))
+def regroup_before_slicing(
+    x: Node, starts: Shape, sizes: Shape, steps: Axes, shape: Shape
+) -> Node | None:
+    """reshape(slice(product))  ->  slice(reshape(product)), where axes are split between heads."""
+    if any(step != 1 for step in steps) or not is_in_memory(x):
+        return None
+    whole, first = list[object](), list[object]()
+    blocks = list(matching_axes(sizes, shape))
+    for block in reversed(blocks):
+        found = regrouped_block(block, x.type.shape, starts, sizes, shape)
+        if found is None:
+            return None
+        whole.extend(found[0])
+        first.extend(found[1])
+    if not blocks or tuple(whole) == shape:
+        return None
+    wide = reshape(x, shape=tuple(whole))
+    return slice_(wide, starts=tuple(first), sizes=shape, steps=(1,) * len(shape))
+
+
+def is_in_memory(node: Node) -> bool:
+    """Do its elements lie in memory whoever reads them?"""
+    while node.op.view:
+        node = node.inputs[0]
+    return node.op.leaf or group_kind(node) != "map" or is_work_on_product(node)
+
+
+@record
+class AxisBlock:
+    """Axes before and after a reshape that hold the same elements."""
+
+    before: range
+    after: range
+
+
+def matching_axes(before: Shape, after: Shape) -> Iterator[AxisBlock]:
+    """Blocks of axes with equal products, the last first; none where sizes are 0 or cannot be
+    compared."""
+    i, j = len(before), len(after)
+    while i > 0 and j > 0:
+        a, b, p, q = i - 1, j - 1, before[i - 1], after[j - 1]
+        while p != q:
+            if not (isinstance(p, int) and isinstance(q, int)) or p == 0 or q == 0:
+                a, b = 0, 0
+                break
+            if p < q and a > 0:
+                a -= 1
+                p = p * before[a]
+            elif q < p and b > 0:
+                b -= 1
+                q = q * after[b]
+            else:
+                a, b = 0, 0
+                break
+        yield AxisBlock(range(a, i), range(b, j))
+        i, j = a, b
+    if i or j:
+        yield AxisBlock(range(i), range(j))
+
+
+def regrouped_block(
+    block: AxisBlock, whole: Shape, starts: Shape, sizes: Shape, shape: Shape
+) -> tuple[Shape, Shape] | None:
+    """Of a block the axes of the whole array, regrouped, and where the slice begins in each."""
+    after = tuple(shape[a] for a in block.after)
+    if all(whole[a] == sizes[a] for a in block.before):
+        return after, (0,) * len(after)
+    cut = [a for a in block.before if sizes[a] != 1 or whole[a] != 1]
+    if len(cut) != 1 or not after:
+        return None
+    kept = next((i for i, n in enumerate(after) if n != 1), len(after) - 1)
+    inner, start, size = product(after[kept + 1 :]), starts[cut[0]], whole[cut[0]]
+    if not (isinstance(inner, int) and isinstance(start, int) and isinstance(size, int)):
+        return None
+    if inner < 1 or start % inner or size % inner:
+        return None
+    wide = (*after[:kept], size // inner, *after[kept + 1 :])
+    return wide, tuple(start // inner if i == kept else 0 for i in range(len(after)))
