@@ -42,7 +42,7 @@ def in_bytes(weight: Array) -> tuple[Array, Array, Array]:
     from 128 add to its sums too much, negative.
 
     >>> panels, scale, offset = in_bytes(np.tile(np.float32([1, -2, 0, 2]), (16, 1)))
-    >>> panels[0, 0, :4], scale[0] * 127, offset[0]
+    >>> panels[0, 0, :4], float(scale[0] * 127), int(offset[0])
     (array([  64, -127,    0,  127], dtype=int8), 2.0, -8192)
     """
     wide = weight.astype(np.float32)

@@ -124,7 +124,7 @@ def byte_rows(x: Array) -> tuple[Array, Array]:
     max |x|), rounded to even; scale = max |x| / 127. A row with NaN or infinity has the scale NaN.
 
     >>> codes, scale = byte_rows(np.float32([[1, -2, 0, 0.5]]))
-    >>> codes, (scale * 127)[0, 0]
+    >>> codes, float(scale[0, 0] * 127)
     (array([[192,   1, 128, 160]], dtype=uint8), 2.0)
     """
     top = np.abs(x).max(axis=1, initial=0, keepdims=True)
