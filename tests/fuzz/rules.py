@@ -66,7 +66,7 @@ def varied(rng: np.random.Generator, name: str) -> Graph | None:
     """An example of the rule, changed; None where an op does not take what it would be given."""
     if name in GROUPS:
         return close(on_groups(rng, name))
-    if name == "quantized.read_weight_in_place" or rng.random() < 0.15:
+    if name in BLOCKS or rng.random() < 0.15:
         return close(on_blocks(rng))
     examples = EXAMPLES[name] if name in EXAMPLES else [close(node) for node in PARTS[name]]
     graph = examples[rng.integers(len(examples))]
@@ -185,6 +185,7 @@ def on_blocks(rng: np.random.Generator) -> Node:
     x = arg(0, f32, 3, COLUMNS)
     users = (
         lambda: matmul(x, transpose(dequantize(w), perm=(1, 0))),
+        lambda: matmul(arg(0, f32, 3, ROWS), dequantize(w)),
         lambda: matmul(x, w, transposed=True),
         lambda: matmul(quantize_rows(x), w, transposed=True),
         lambda: dequantize(copy(w, which=0)),
@@ -200,6 +201,7 @@ def small_bytes(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return rng.integers(0, 64, shape).astype(np.uint8)
 
 
+BLOCKS = ("quantized.read_weight_in_place", "quantized.read_columns_in_place")
 GROUPS = {rule for rule in RULES if rule.startswith("quantized.") and "groups" in rule}
 
 

@@ -34,6 +34,12 @@ def read_weight_in_place(x: Node, w: Node) -> Node | None:
     return matmul(x, w, transposed=True) if x.type.rank == 2 else None
 
 
+@quantized.rule(matmul(x, dequantize(w)))
+def read_columns_in_place(x: Node, w: Node) -> Node | None:
+    """matmul(x, dequantize(w))  ->  matmul(x, w), for matrices."""
+    return matmul(x, w) if x.type.rank == 2 else None
+
+
 LICENCE = "the order of a sum is that of a product with a weight in groups"
 symmetric = dequantize_groups(codes, scale, scheme=scheme, group=group, dtype=dtype)
 affine = dequantize_groups(codes, scale, zero, scheme=scheme, group=group, dtype=dtype)
