@@ -12,9 +12,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
+import neural_encoders
+import neural_rows
 from common import Options, Report, Row, options
 
-FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = ()
+FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (
+    neural_encoders.rows,
+    neural_rows.rows,
+)
 
 
 def main() -> int:

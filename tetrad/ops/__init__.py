@@ -20,9 +20,11 @@ from tetrad.core.op import REGISTRY
 
 REGISTRY.later = (
     "tetrad.ops.gather",
+    "tetrad.ops.labels",
     "tetrad.ops.bits",
     "tetrad.ops.arg_extremes.op",
     "tetrad.ops.running.op",
+    "tetrad.ops.pool.op",
     "tetrad.ops.scatter.op",
     "tetrad.ops.sort.op",
     "tetrad.ops.dynamic.op",
