@@ -21,6 +21,7 @@ from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import record, replace
 from tetrad.core.types import ArrayType
 from tetrad.models.config import Config, Metadata
+from tetrad.models.folder.spelling import FolderNames
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
@@ -101,6 +102,9 @@ class Architecture(Generic[C]):
     # logits from hidden states; None: it has none
     head: Callable[[C, Weights, Array], Array] | None
     order: Callable[[C, str], np.ndarray | None]  # of a tensor's rows, None for that of the file
+    folder: FolderNames | None = None  # how a Hugging Face folder spells it; None: not read
+    # what ranks texts: logits from the states that stand for texts
+    classify: Callable[[C, Weights, Array], Array] | None = None
     # the weights of a block as its function wants them, from those of the file
     prepare: Callable[[C, dict[str, Array]], dict[str, Array]] = lambda c, weights: weights
 

@@ -31,8 +31,10 @@ from tetrad.models.arch import (
     as_in_the_file,
     nothing_shared,
 )
-from tetrad.models.config import Config, Metadata, common_fields
-from tetrad.models.library import layers
+from tetrad.models.config import MOST_CONTEXT, MOST_LAYERS, Config, Metadata, common_fields
+from tetrad.models.folder.settings import FolderSettings
+from tetrad.models.folder.spelling import FolderNames
+from tetrad.models.library import layers, td
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors, aligned_copy
 from tetrad.quant.panels import panels_of
@@ -85,6 +87,21 @@ def token_types(meta: Metadata) -> int:
     )
 
 
+def folder_keys(s: FolderSettings) -> dict[str, object]:
+    """The same from the config.json of BERT and its relatives."""
+    s.word("hidden_act", "gelu", ("gelu",))
+    s.word("position_embedding_type", "absolute", ("absolute",))
+    return {
+        "block_count": s.count("num_hidden_layers", most=MOST_LAYERS),
+        "context_length": s.count("max_position_embeddings", most=MOST_CONTEXT),
+        "embedding_length": s.count("hidden_size"),
+        "feed_forward_length": s.count("intermediate_size"),
+        "attention.head_count": s.count("num_attention_heads"),
+        "attention.layer_norm_epsilon": s.positive("layer_norm_eps", 1e-12),
+        "tokenizer.ggml.token_type_count": s.count("type_vocab_size", 2),
+    }
+
+
 # -- tensors ---------------------------------------------------------------------------------------
 
 
@@ -97,6 +114,14 @@ def linear_shapes(name: str, rows: int, columns: int) -> Iterator[Expected]:
     """A matrix, with a bias where the file has one."""
     yield Expected(f"{name}.weight", (rows, columns))
     yield Expected(f"{name}.bias", (rows,), False)
+
+
+def head_shapes(c: Encoder) -> Iterator[Expected]:
+    """What ranks texts, where a file has it: a dense layer, and one number of its result."""
+    yield Expected("cls.weight", (c.width, c.width), False)
+    yield Expected("cls.bias", (c.width,), False)
+    yield Expected("cls.output.weight", (1, c.width), False)
+    yield Expected("cls.output.bias", (1,), False)
 
 
 def outer_shapes(c: Encoder) -> Iterator[Expected]:
@@ -161,6 +186,11 @@ def normalised(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
     return layers.layer_norm(embedded(c, weights, batch), weights, "token_embd_norm", c.epsilon)
 
 
+def tanh_head(c: Encoder, weights: Weights, x: Array) -> Array:
+    """Scores from the first states of texts."""
+    return layers.linear(td.tanh(layers.linear(x, weights, "cls")), weights, "cls.output")
+
+
 def as_they_are(c: Config, weights: Weights, x: Array) -> Array:
     return x
 
@@ -178,11 +208,13 @@ def encoder(
     inputs: Callable[[E, Weights, TokenBatch], Array] = normalised,
     shared: Callable[[Any, TokenBatch], Arrays] = nothing_shared,
     kinds: Callable[[E], Any] = all_alike,
+    folder: FolderNames | None = None,
+    classify: Callable[[E, Weights, Array], Array] | None = None,
 ) -> Architecture[E]:
     """An architecture whose tokens see the whole text, like bert where nothing else is said."""
     return Architecture(
         name=name, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.NOTHING,
         no_state),
         inputs=inputs, kinds=kinds, shared=shared, block=block, output=as_they_are, head=None,
-        order=as_in_the_file, prepare=in_panels,
+        order=as_in_the_file, prepare=in_panels, folder=folder, classify=classify,
     )  # fmt: skip
