@@ -96,9 +96,9 @@ def main() -> None:
     state = optimiser.init(head)
     for _ in range(STEPS):
         head, state, value = train(head, state, x, labels)
-    kept = Path(tempfile.mkdtemp()) / "head"
+    kept = Path(tempfile.mkdtemp()) / "head.safetensors"
     td.save(kept, {"head": head, "optimiser": state}, step=STEPS)
-    again = td.load_tree(kept)["head"]
+    again = td.load_tree(kept).tree["head"]
     found = np.asarray(td.argmax(logits(again, np.asarray(model.embed(unseen))), axis=-1))
     for text, name in zip(unseen, found, strict=True):
         print(f"{list(CLASSES)[name]:8} {text}")
