@@ -13,9 +13,13 @@ import sys
 from collections.abc import Callable, Iterator
 
 import neural_rows
+import neural_training
 from common import Options, Report, Row, options
 
-FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (neural_rows.rows,)
+FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (
+    neural_rows.rows,
+    neural_training.rows,
+)
 
 
 def main() -> int:
