@@ -113,9 +113,7 @@ def with_jax(layout: str) -> MakeStep:
 
             @staticmethod
             def pool(x: Any) -> Any:
-                return jax.lax.reduce_window(
-                    x, -np.inf, jax.lax.max, window, window, "VALID"
-                )
+                return jax.lax.reduce_window(x, -np.inf, jax.lax.max, window, window, "VALID")
 
             @staticmethod
             def cross_entropy(logits: Any, labels: Any) -> Any:

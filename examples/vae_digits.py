@@ -1,5 +1,5 @@
-"""A variational autoencoder of handwritten digits: it learns eight numbers that describe a digit, and
-draws new digits from random ones.
+"""A variational autoencoder of handwritten digits: it learns eight numbers that describe a digit,
+and draws new digits from random ones.
 
 The noise comes from a key that is an argument of the step, so a run is repeated exactly. The digits
 are those of scikit-learn: pip install scikit-learn
