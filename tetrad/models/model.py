@@ -73,6 +73,7 @@ def load(
     kv: str = "f16",
     patience: float = math.inf,
     overrides: Mapping[str, object] | None = None,
+    dtype: str = "",
 ) -> Model:
     """A model from a GGUF file, or from a Hugging Face folder (config.json, model.safetensors or
     its shards, tokenizer.json). `context` 0 is what the model was trained for; `slots` sequences
@@ -81,10 +82,13 @@ def load(
     `overrides` take the place of metadata: {"rope.scaling.type": "yarn", "rope.scaling.factor":
     4.0}; keys that begin with `rope.` are those of the model's architecture.
 
+    With `dtype` "bf16" or "int8" an encoder computes its products in these types, quicker and less
+    exactly; docs/models.md says how much.
+
     With `patience`, evaluating a long prompt lets others have their turn, and looks whether it was
     cancelled, about so often (in seconds).
     """
-    parts = load_parts(path, context=context, overrides=overrides)
+    parts = load_parts(path, context=context, overrides=overrides, dtype=dtype)
     model = Model(parts, context=context, slots=slots, kv=kv, patience=patience)
     model.recipe = partial(
         load,
@@ -94,6 +98,7 @@ def load(
         kv=kv,
         patience=patience,
         overrides=overrides,
+        dtype=dtype,
     )
     return model
 

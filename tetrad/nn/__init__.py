@@ -99,6 +99,7 @@ LAZY = {
         "max_pool3d",
         "pool",
     ),
+    "_resize": ("resize",),
     "_rope": ("axial_rope2d", "rope", "rope_tables"),
 }
 MODULES = ("initializers",)

@@ -21,6 +21,7 @@ from tetrad.core.op import REGISTRY
 REGISTRY.later = (
     "tetrad.ops.gather",
     "tetrad.ops.labels",
+    "tetrad.ops.resample",
     "tetrad.ops.bits",
     "tetrad.ops.arg_extremes.op",
     "tetrad.ops.running.op",
