@@ -16,6 +16,7 @@ from tetrad.core.machine import LANES
 from tetrad.core.sizes import Shape, product
 from tetrad.graph.group import Group
 from tetrad.kernel.build import KernelBuilder, LocalVar, Val
+from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import At
@@ -25,6 +26,7 @@ from tetrad.ops.conv.staging import Staged, StagedPlane, StagedRing
 from tetrad.ops.matmul.epilogue import accumulator, output_buffers, store_result
 from tetrad.schedule.nodes import Launch
 
+MOST_SUMS = 24  # of taps that registers hold
 Window = tuple[int, int]  # a row and a column of staged x, counted from where a tile begins
 
 
@@ -231,7 +233,8 @@ class DepthwiseTiles(Depthwise):
             with conditions(k, checks):
                 self.write(total if self.form.last else k.broadcast(total), is_row, at + p)
             return
-        with conditions(k, checks), self.frame.within(k.lane(), places, self.wide.y):
+        checks += [] if is_whole(self.wide.y, self.plan.box[1], LANES) else [k.lane() < places]
+        with conditions(k, checks):
             self.write(total, is_row, at + k.lane())
 
     def write(self, total: Val, row: Val, place: Val) -> None:
@@ -273,6 +276,9 @@ class DepthwiseWeight(Depthwise):
         first = k.group_id() * plan.channels
         self.make_scratch()
         self.totals = self.frame.private("totals", self.dtype, len(self.taps) * LANES)
+        rows = max(MOST_SUMS // self.wide.taps, 1) * self.wide.taps
+        self.chunks = [self.taps[i : i + rows] for i in range(0, len(self.taps), rows)]
+        self.chains = self.frame.private("chains", self.dtype, len(self.taps) * LANES)
         stop = k.min(first + plan.channels, form.groups)
         with k.loop(stop, first, LANES if form.last else 1) as channel:
             self.run_channel(channel)
@@ -283,21 +289,36 @@ class DepthwiseWeight(Depthwise):
         """Sixteen channels from `channel` on, or one."""
         k, lane = self.k, self.k.lane()
         self.channel = channel + lane if self.form.last else channel
-        for tap in range(len(self.taps)):
-            k.store(self.totals, tap * LANES + lane, 0.0)
+        self.clear(self.totals)
         with k.loop(self.frame.sizes.val(self.form.batch)) as self.image:
-            accs = [k.local(0, self.dtype) for _ in self.taps]
+            self.clear(self.chains)
             counts = [
                 -(-a.y // b) for a, b in zip((self.high, self.wide), self.plan.box, strict=True)
             ]
             with k.loop(counts[0]) as h, k.loop(counts[1]) as w:
                 starts = [i * b for i, b in zip((h, w), self.plan.box, strict=True)]
                 self.stage(self.image, channel, starts)
-                self.run_box(accs, starts)
-            for tap, acc in enumerate(accs):
+                self.run_chunks(starts)
+            for tap in range(len(self.taps)):
                 at = tap * LANES + lane
-                k.store(self.totals, at, k.load(self.totals, at) + acc.get())
+                k.store(self.totals, at, k.load(self.totals, at) + k.load(self.chains, at))
         self.store()
+
+    def clear(self, sums: Buffer) -> None:
+        for tap in range(len(self.taps)):
+            self.k.store(sums, tap * LANES + self.k.lane(), 0.0)
+
+    def run_chunks(self, starts: list[Val]) -> None:
+        """As many taps at a time as registers hold sums; they go on where the box before
+        stopped."""
+        k, first = self.k, 0
+        for self.chunk in self.chunks:
+            places = [(first + i) * LANES + k.lane() for i in range(len(self.chunk))]
+            accs = [k.local(k.load(self.chains, at)) for at in places]
+            self.run_box(accs, starts)
+            for at, acc in zip(places, accs, strict=True):
+                k.store(self.chains, at, acc)
+            first += len(self.chunk)
 
     def run_box(self, accs: list[LocalVar], starts: list[Val]) -> None:
         k, tile = self.k, self.plan.tile[1] if self.form.last else LANES
@@ -323,7 +344,7 @@ class DepthwiseWeight(Depthwise):
             with conditions(k, [] if is_all else [self.channel < self.form.groups]):
                 ct.set(self.cotangent(starts[0] + row, starts[1] + place + p))
             value = ct.get()
-            for tap, acc in zip(self.taps, accs, strict=True):
+            for tap, acc in zip(self.chunk, accs, strict=True):
                 acc.set(k.fma(self.element(0, p, tap, k.lane()), value, acc.get()))
 
     def add_first(
@@ -334,7 +355,7 @@ class DepthwiseWeight(Depthwise):
         self.open_tile(row, place)
         with conditions(k, [] if end is None else [place + lane < end]):
             value = self.cotangent(starts[0] + row, starts[1] + place + lane)
-            for tap, acc in zip(self.taps, accs, strict=True):
+            for tap, acc in zip(self.chunk, accs, strict=True):
                 acc.set(k.fma(self.element(0, 0, tap, lane), value, acc.get()))
 
     def cotangent(self, row: Val, place: Val) -> Val:

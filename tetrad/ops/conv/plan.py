@@ -187,7 +187,7 @@ def weight_box(form: ConvGeometry) -> Ints:
 
 # -- depthwise -------------------------------------------------------------------------------------
 
-MOST_TAPS = 25  # whose factors or sums registers, and the first cache, hold
+MOST_TAPS = 64  # that are written out
 PLANE_BYTES = 64 << 10  # of a channel in scratch
 TILE_PLACES = 4  # results of a tile, for a register of 512 bits; their windows overlap
 
@@ -214,6 +214,8 @@ def plan_depthwise(form: ConvGeometry, dtype: DType, machine: Machine) -> Depthw
     each = dtype.nbytes * (LANES if form.last else 1)
     most = STAGED_BYTES if form.last else PLANE_BYTES
     broad = even_parts(wide.y, max(LANES, most // (8 * each * wide.stride)))
+    if broad < wide.y:
+        broad = -(-broad // LANES) * LANES  # whole vectors, but for the last
     row = reach_of(wide, broad)[1] * each
     tall = even_parts(high.y, max(1, most // row // high.stride))
     if form.last:
