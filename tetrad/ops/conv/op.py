@@ -11,8 +11,9 @@ the result back to x. The order of a sum is part of its meaning (docs/numerics.m
     conv         taps ascend row by row, within a tap channels; one fma chain from zero
     conv_weight  images ascend, each one fma chain from zero over the places, row by row; sums of
                  images are added in order
-    depthwise    of conv_weight, with channels second: along a row of places sixteen chains, place p
-                 in chain p % 16, over all rows of an image; joined by halving
+    depthwise    of conv_weight, with channels second, no holes, up to two axes and 64 taps: along a
+                 row of places sixteen such chains, place p in chain p % 16; joined by halving in
+                 the end
 
 Here they have their meaning, types, derivatives and test cases.
 """

@@ -202,9 +202,12 @@ class DepthwisePlan:
 
 
 def takes_depthwise(form: ConvGeometry) -> bool:
-    """Channels for themselves, of one or two axes, without holes in x and not too many taps."""
-    is_plain = form.is_depthwise and len(form.axes) <= 2 and form.taps <= MOST_TAPS
-    return is_plain and all(axis.holes == 1 for axis in form.axes)
+    """Channels for themselves, of one or two axes and not too many taps."""
+    return form.is_depthwise and len(form.axes) <= 2 and form.taps <= MOST_TAPS
+
+
+def has_holes(form: ConvGeometry) -> bool:
+    return any(axis.holes > 1 for axis in form.axes)
 
 
 def plan_depthwise(form: ConvGeometry, dtype: DType, machine: Machine) -> DepthwisePlan:
@@ -216,15 +219,18 @@ def plan_depthwise(form: ConvGeometry, dtype: DType, machine: Machine) -> Depthw
     broad = even_parts(wide.y, max(LANES, most // (8 * each * wide.stride)))
     if broad < wide.y:
         broad = -(-broad // LANES) * LANES  # whole vectors, but for the last
+    broad = whole_periods(broad, wide)
     row = reach_of(wide, broad)[1] * each
     tall = even_parts(high.y, max(1, most // row // high.stride))
     if form.last:
         wanted = -(-2 * machine.parallel_groups // max(batch, 1))
-        tall = min(tall, max(-(-high.y // wanted), 1))
-        tile = (1, even_parts(broad, 2 * TILE_PLACES))
+        tall = whole_periods(min(tall, max(-(-high.y // wanted), 1)), high)
+        tile = (1, even_parts(broad // wide.period, 2 * TILE_PLACES))
         return DepthwisePlan((tall, broad), tile, form.groups)
     channels = even_parts(form.groups, max(1, batch * form.groups // (4 * machine.parallel_groups)))
-    return DepthwisePlan((tall, broad), (even_parts(tall, TILE_PLACES), 1), channels)
+    tall = whole_periods(tall, high)
+    rows = even_parts(tall // high.period, TILE_PLACES)
+    return DepthwisePlan((tall, broad), (rows, 1), channels)
 
 
 def plan_depthwise_weight(form: ConvGeometry, dtype: DType, machine: Machine) -> DepthwisePlan:
