@@ -68,6 +68,7 @@ body:
   %26: u32 = atomic_add(c, %1, %25)
   %27: u32 = atomic_compare_exchange(c, %24, %25, expected=%26, order="seq_cst")
   %28: f32 = permute(%2, %19)
+  %29: f32 = dot2(%28, %16, %19)
   return()
 """
 
