@@ -221,7 +221,8 @@ def encoder(
     block: Callable[[E, Weights, Array, BlockInputs], tuple[Array, BlockInputs]],
     outer: Callable[[E], Iterable[Expected]] = outer_shapes,
     inputs: Callable[[E, Weights, TokenBatch], Array] = normalised,
-    shared: Callable[[Any, TokenBatch], Arrays] = nothing_shared,
+    shared: Callable[[Any, TokenBatch, Weights], Arrays] = nothing_shared,
+    output: Callable[[E, Weights, Array], Array] = as_they_are,
     kinds: Callable[[E], Any] = all_alike,
     folder: FolderNames | None = None,
     classify: Callable[[E, Weights, Array], Array] | None = None,
@@ -230,6 +231,6 @@ def encoder(
     return Architecture(
         name=name, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.NOTHING,
         no_state),
-        inputs=inputs, kinds=kinds, shared=shared, block=block, output=as_they_are, head=None,
+        inputs=inputs, kinds=kinds, shared=shared, block=block, output=output, head=None,
         order=as_in_the_file, prepare=in_panels, folder=folder, classify=classify,
     )  # fmt: skip
