@@ -85,10 +85,31 @@ def cross_entropy() -> Pair:
     )
 
 
+def pooling(kind: str, batch: int, size: int, window: int, padding: int) -> Callable[[], Pair]:
+    """Windows two apart, of 64 channels."""
+
+    def make() -> Pair:
+        name = f"{kind}_pool2d"
+        x = normal(batch, 64, size, size)
+        theirs = getattr(torch().nn.functional, name)
+        return with_gradients(
+            lambda x: getattr(td.nn, name)(x, window, 2, padding),
+            lambda x: theirs(x, window, 2, padding),
+            [x],
+            normal(batch, 64, size // 2, size // 2, seed=1),
+            Work(x.nbytes * 5 // 4, x.nbytes * 5 // 4),
+        )
+
+    return make
+
+
 CASES = [
     Case("layer_norm 4096x1024, both ways", "PyTorch", 1.5, layer_norm),
     Case("rms_norm 4096x1024, both ways", "PyTorch", 1.5, rms_norm),
     Case("cross entropy 4096x1024, both ways", "PyTorch", 1.5, cross_entropy),
+    Case("max_pool2d 2x2, 32x64x56x56, both ways", "PyTorch", 1.5, pooling("max", 32, 56, 2, 0)),
+    Case("max_pool2d 3x3, 16x64x112x112, both ways", "PyTorch", 1.5, pooling("max", 16, 112, 3, 1)),
+    Case("avg_pool2d 2x2, 32x64x56x56, both ways", "PyTorch", 1.5, pooling("avg", 32, 56, 2, 0)),
 ]
 
 

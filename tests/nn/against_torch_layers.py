@@ -1,6 +1,6 @@
 """Layers against PyTorch, with random settings; run by hand where PyTorch is installed:
 
-    python -m tests.nn.against_torch_layers [count]
+    python -m tests.nn.against_torch_layers [count] [first]
 
 Forward and gradients of pooling, resizing, norms and losses in f64, compiled.
 """
@@ -77,6 +77,28 @@ def adaptive(rng: Rng) -> Any:
     name = f"adaptive_{'max' if is_max else 'avg'}_pool{rank}d"
     x = np.round(rng.standard_normal(shape_of(rng, rank)) * 2)
     return lambda x: getattr(nn, name)(x, sizes), lambda x: getattr(F, name)(x, sizes), [x]
+
+
+@drawn
+def resize(rng: Rng) -> Any:
+    rank = int(rng.integers(1, 4))
+    methods = [("nearest", "nearest"), ("nearest_exact", "nearest-exact")]
+    methods += [("linear", ("linear", "bilinear", "trilinear")[rank - 1])]
+    methods += [("cubic", "bicubic")] if rank == 2 else []
+    method, name = pick(rng, methods)
+    ours: dict[str, Any] = {"method": method}
+    theirs: dict[str, Any] = {"mode": name}
+    if method in ("linear", "cubic"):
+        ours["align_corners"] = theirs["align_corners"] = bool(rng.integers(2))
+        if rank == 2 and not ours["align_corners"]:
+            ours["antialias"] = theirs["antialias"] = bool(rng.integers(2))
+    if rng.integers(2):
+        ours["size"] = theirs["size"] = [int(n) for n in rng.integers(1, 25, rank)]
+    else:
+        ours["scale"] = pick(rng, (2.0, 0.5, 1.7, 3.0, 0.37))
+        theirs["scale_factor"] = ours["scale"]
+    x = rng.standard_normal(shape_of(rng, rank))
+    return lambda x: nn.resize(x, **ours), lambda x: F.interpolate(x, **theirs), [x]
 
 
 @drawn
@@ -177,8 +199,8 @@ def compare(seed: int) -> None:
         np.testing.assert_allclose(got, right, rtol=1e-7, atol=1e-8)
 
 
-def main(count: int) -> None:
-    for seed in range(count):
+def main(count: int, first: int) -> None:
+    for seed in range(first, first + count):
         try:
             compare(seed)
         except Exception as error:
@@ -188,4 +210,5 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200)
+    given = [int(a) for a in sys.argv[1:]]
+    main(*given, *(200, 0)[len(given) :])

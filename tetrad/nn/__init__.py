@@ -45,6 +45,16 @@ LAZY = {
         "threshold",
     ),
     "_attention": ("dot_product_attention",),
+    "_convolution": (
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_general_dilated",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "im2col",
+    ),
     "_dropout": ("dropout",),
     "_embedding": ("embedding",),
     "_linear_4bit": ("linear_4bit", "linear_4bit_affine_grouped"),
@@ -89,6 +99,7 @@ LAZY = {
         "max_pool3d",
         "pool",
     ),
+    "_resize": ("resize",),
     "_rope": ("axial_rope2d", "rope", "rope_tables"),
 }
 MODULES = ("initializers",)

@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
+
+import numpy as np
 
 from tetrad.core.dtypes import i32
 from tetrad.core.machine import LANES
+from tetrad.core.record import record
 from tetrad.core.sizes import Size, ceil_div, product
+from tetrad.core.types import row_strides
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
 from tetrad.kernel.build import LocalVar, Val
+from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
-from tetrad.loopnest.index import Space
+from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
 from tetrad.ops.pool.op import (
     is_moving,
@@ -36,6 +41,7 @@ from tetrad.schedule.nodes import Launch
 
 ELEMENTS = 4096  # of the result, that a workgroup takes
 UNROLLED = 64  # taps that are written out
+EDGES = 8  # vectors of the last axis that are written out
 NARROW = 16  # taps along the last axis up to which remainders are written out
 
 Fold = Callable[[Val, At], None]  # takes in a tap: its number, and where it reads
@@ -83,38 +89,48 @@ class Geometry:
             body(Space(k, self.frame.sizes, shape, row).axes())
         return ceil_div(total, each)
 
-    def columns(self, count: Size, is_plain: Callable[[int], bool], body: Columns) -> None:
-        """body(first of a vector, whether it must test) over `count` positions of the last axis."""
+    def vectors(self, count: Size, is_plain: Callable[[int], bool], body: Each) -> None:
+        """body(vector) over `count` positions of the last axis. Those that need no tests are a
+        loop; others are written out, if they are few. The last begins earlier rather than reach
+        beyond the end: some elements are stored twice, alike."""
         k = self.k
-        if not isinstance(count, int):
+        if not isinstance(count, int) or count < LANES:
             with k.loop(self.frame.sizes.val(count), 0, LANES) as column:
-                body(column, False, True)
+                body(Vector(column + k.lane(), None, is_short=True))
             return
-        for start, stop, is_safe in stretches(-(-count // LANES), is_plain):
-            whole = min(stop, count // LANES)
-            if start < whole:
-                with k.loop(whole * LANES, start * LANES, LANES, always=True) as column:
-                    body(column, not is_safe, False)
-            if whole < stop:
-                body(k.index((stop - 1) * LANES), not is_safe, True)
+        whole, overlaps = count // LANES, count % LANES != 0
+        firsts = [block * LANES for block in range(whole)]
+        plain = [first for first in firsts if is_plain(first)]
+        if whole - len(plain) > EDGES:
+            with k.loop(whole * LANES, 0, LANES, always=True) as column:
+                body(Vector(column + k.lane(), None, overlaps=overlaps))
+            firsts, plain = [], []
+        if plain:
+            with k.loop(plain[-1] + LANES, plain[0], LANES, always=True) as column:
+                body(Vector(column + k.lane(), None, True, overlaps=overlaps))
+        edges = [first for first in firsts if first not in plain]
+        for first in (*edges, count - LANES) if overlaps else edges:
+            lane = k.index(first) + k.lane()
+            body(Vector(lane, first, is_plain(first), overlaps=overlaps))
 
     # -- forward ---------------------------------------------------------------------------------
 
-    def fold_window(self, at: At, tests: bool, fold: Fold) -> None:
+    def fold_window(self, at: At, vector: Vector, fold: Fold) -> None:
         """fold(tap, place) for every tap in range of the window `at`, in order."""
-        self.fold_axis(0, self.k.index(0), (), at, tests, fold)
+        self.fold_axis(0, self.k.index(0), (), at, vector, fold)
 
-    def fold_axis(self, axis: int, number: Val, place: At, at: At, tests: bool, fold: Fold) -> None:
+    def fold_axis(
+        self, axis: int, number: Val, place: At, at: At, vector: Vector, fold: Fold
+    ) -> None:
         if axis > self.last:
             fold(number, place)
             return
         count, stride, apart = self.window[axis], self.strides[axis], self.dilation[axis]
-        may_miss = self.is_padded(axis) and (tests or axis != self.last)
 
         def body(tap: Val) -> None:
             where = at[axis] * stride + tap * apart - self.padding[axis][0]
-            then = (number * count + tap, (*place, where), at, tests, fold)
-            if not may_miss:
+            then = (number * count + tap, (*place, where), at, vector, fold)
+            if not self.may_miss(axis, tap, vector):
                 self.fold_axis(axis + 1, *then)
                 return
             with self.k.when((where >= 0) & (where < self.size(axis))):
@@ -123,53 +139,75 @@ class Geometry:
         if self.moves(axis):
             self.taps(count, body, self.unrolls)
         else:
-            self.fold_axis(axis + 1, number, (*place, at[axis]), at, tests, fold)
+            self.fold_axis(axis + 1, number, (*place, at[axis]), at, vector, fold)
 
     def size(self, axis: int) -> Val:
         return self.frame.sizes.val(self.inner[axis])
 
-    def reads_all(self, block: int) -> bool:
-        """Are all taps of these windows in range along the last axis?"""
-        axis, size = self.last, self.inner[-1]
-        if not self.is_padded(axis) or not isinstance(size, int):
+    def may_miss(self, axis: int, tap: Val, vector: Vector) -> bool:
+        """May a tap of a window be padding?"""
+        if not self.is_padded(axis) or (axis == self.last and vector.is_plain):
+            return False
+        if axis != self.last or vector.first is None or tap.const is None:
             return True
-        low, stride = self.padding[axis][0], self.strides[axis]
-        first = block * LANES * stride - low
-        end = (block * LANES + LANES - 1) * stride - low
-        return first >= 0 and end + (self.window[axis] - 1) * self.dilation[axis] < size
+        return not self.is_inside(vector.first, int(tap.const))
 
-    def windows(self, body: Callable[[At, bool], None]) -> Size:
-        """body(window, whether taps along the last axis must be tested) for all windows."""
-        k = self.k
+    def is_inside(self, first: int, tap: int) -> bool:
+        """Is the tap in range, for a vector of windows of the last axis?"""
+        low, stride = self.padding[self.last][0], self.strides[self.last]
+        place = first * stride + tap * self.dilation[self.last] - low
+        return place >= 0 and place + (LANES - 1) * stride < self.inner[-1]  # type: ignore[operator]
+
+    def reads_all(self, first: int) -> bool:
+        """Are all taps of a vector of windows in range along the last axis?"""
+        ends = (0, self.window[self.last] - 1)
+        return not self.is_padded(self.last) or all(self.is_inside(first, tap) for tap in ends)
+
+    def may_be_first(self, tap: Val) -> bool:
+        """May a tap be the first of its window that is no padding? All before it are, then."""
+        if tap.const is None:
+            return True
+        taps = np.unravel_index(int(tap.const), self.window)
+        rest = zip(taps, self.dilation, self.padding, strict=True)
+        return all(one == 0 or (one - 1) * apart < low for one, apart, (low, _) in rest)
+
+    def windows(self, body: Callable[[At, Vector], None]) -> Size:
+        """body(window, vector) for all windows."""
 
         def row(kept: At) -> None:
-            def vector(column: Val, tests: bool, is_short: bool) -> None:
-                at = (*kept, column + k.lane())
-                if not is_short:
-                    body(at, tests)
+            def one(vector: Vector) -> None:
+                at = (*kept, vector.lane)
+                if not vector.is_short:
+                    body(at, vector)
                     return
-                with k.when(at[-1] < self.frame.sizes.val(self.outer[-1]), guard=True):
-                    body(at, tests)
+                with self.k.when(vector.lane < self.frame.sizes.val(self.outer[-1]), guard=True):
+                    body(at, vector)
 
-            self.columns(self.outer[-1], self.reads_all, vector)
+            self.vectors(self.outer[-1], self.reads_all, one)
 
         return self.rows(row)
 
+    def store(self, out: Buffer, at: At, value: Val, vector: Vector) -> None:
+        shape = self.node.type.shape
+        where = offset(self.frame.sizes, at, shape, row_strides(shape))
+        hint = "same" if vector.overlaps else ""
+        self.k.store(out, where, self.k.cast(value, self.node.type.dtype), hint)
 
-Columns = Callable[[Val, bool, bool], None]
+
+@record
+class Vector:
+    """Neighbours along the last axis: the position of each lane, and that of the first if it is
+    known; whether nothing needs a test; whether some lanes are beyond the end; whether another
+    vector stores some of the same."""
+
+    lane: Val
+    first: int | None
+    is_plain: bool = False
+    is_short: bool = False
+    overlaps: bool = False
 
 
-def stretches(count: int, is_plain: Callable[[int], bool]) -> Iterator[tuple[int, int, bool]]:
-    """Runs of neighbours that are plain, or not.
-
-    >>> list(stretches(5, lambda block: 1 <= block < 4))
-    [(0, 1, False), (1, 4, True), (4, 5, False)]
-    """
-    start = 0
-    for block in range(1, count + 1):
-        if block == count or is_plain(block) != is_plain(start):
-            yield start, block, is_plain(start)
-            start = block
+Each = Callable[[Vector], None]
 
 
 # -- kernels forward -------------------------------------------------------------------------------
@@ -180,12 +218,12 @@ def lower_window_sum(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     (x,), dtype = node.inputs, node.type.dtype.computing
 
-    def body(at: At, tests: bool) -> None:
+    def body(at: At, vector: Vector) -> None:
         total = k.local(0, dtype)
         geometry.fold_window(
-            at, tests, lambda tap, place: total.set(total.get() + frame.reading.wide(x, place))
+            at, vector, lambda tap, place: total.set(total.get() + frame.reading.wide(x, place))
         )
-        frame.write(out, node, at, k.cast(total.get(), node.type.dtype))
+        geometry.store(out, at, total.get(), vector)
 
     geometry, out = Geometry(frame, node, x, node), frame.output(frame.memory.slots[node])
     return finished(frame, group, geometry, geometry.windows(body))
@@ -198,14 +236,14 @@ def lower_window_extreme(frame: Frame, group: Group) -> Launch:
     better = k.max if node.param("largest") else k.min
     least = outermost(node.type.dtype.np, node.param("largest"))
 
-    def body(at: At, tests: bool) -> None:
+    def body(at: At, vector: Vector) -> None:
         found = k.local(least, dtype)
         geometry.fold_window(
             at,
-            tests,
+            vector,
             lambda tap, place: found.set(better(found.get(), frame.reading.wide(x, place))),
         )
-        frame.write(out, node, at, k.cast(found.get(), node.type.dtype))
+        geometry.store(out, at, found.get(), vector)
 
     geometry, out = Geometry(frame, node, x, node), frame.output(frame.memory.slots[node])
     return finished(frame, group, geometry, geometry.windows(body))
@@ -215,22 +253,22 @@ def lower_window_extreme(frame: Frame, group: Group) -> Launch:
 def lower_window_position(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     (x,), kind = node.inputs, node.inputs[0].type.dtype
-    how = "gt" if node.param("largest") else "lt"
+    how = "le" if node.param("largest") else "ge"
     least = outermost(kind.np, node.param("largest"))
 
-    def body(at: At, tests: bool) -> None:
+    def body(at: At, vector: Vector) -> None:
         best, found = k.local(least, kind.computing), k.local(-1, i32)
 
         def fold(tap: Val, place: At) -> None:
             now, before = frame.reading.wide(x, place), best.get()
-            wins = k.compare(how, now, before) | (found.get() < 0)
-            if kind.is_float:
-                wins = wins | (now.ne(now) & before.eq(before))
+            wins = k.compare(how, now, before).eq(False)  # so NaN wins, and after it nothing
+            wins = wins & before.eq(before) if kind.is_float else wins
+            wins = wins | (found.get() < 0) if geometry.may_be_first(tap) else wins
             found.set(k.select(wins, k.cast(tap, i32), found.get()))
             best.set(k.select(wins, now, before))
 
-        geometry.fold_window(at, tests, fold)
-        frame.write(out, node, at, found.get())
+        geometry.fold_window(at, vector, fold)
+        geometry.store(out, at, found.get(), vector)
 
     geometry, out = Geometry(frame, node, x, node), frame.output(frame.memory.slots[node])
     return finished(frame, group, geometry, geometry.windows(body))
@@ -241,15 +279,15 @@ def lower_window_pick(frame: Frame, group: Group) -> Launch:
     node, k = group.root, frame.k
     (x, taps), dtype = node.inputs, node.type.dtype.computing
 
-    def body(at: At, tests: bool) -> None:
+    def body(at: At, vector: Vector) -> None:
         found, chosen = k.local(0, dtype), frame.reading.read(taps, at)
 
         def fold(tap: Val, place: At) -> None:
             hit = chosen.eq(k.cast(tap, i32))
             found.set(k.select(hit, frame.reading.wide(x, place), found.get()))
 
-        geometry.fold_window(at, tests, fold)
-        frame.write(out, node, at, k.cast(found.get(), node.type.dtype))
+        geometry.fold_window(at, vector, fold)
+        geometry.store(out, at, found.get(), vector)
 
     geometry, out = Geometry(frame, node, x, node), frame.output(frame.memory.slots[node])
     return finished(frame, group, geometry, geometry.windows(body))
@@ -287,14 +325,14 @@ class Back:
 
     def row(self, kept: At) -> None:
         if not self.g.moves(self.g.last):
-            self.g.columns(self.size, lambda block: True, lambda *v: self.same_column(kept, *v))
+            self.g.vectors(self.size, lambda first: True, partial(self.same_column, kept))
         elif self.count <= NARROW and self.stride <= NARROW:
-            first = self.low // self.stride
-            count = (self.size - 1 + self.low) // self.stride - first + 1
-            plain = lambda block: self.is_plain(first + block * LANES)  # noqa: E731
-            self.g.columns(count, plain, lambda *v: self.remainders(kept, first, *v))
+            begin = self.low // self.stride
+            count = (self.size - 1 + self.low) // self.stride - begin + 1
+            plain = lambda first: self.is_plain(begin + first)  # noqa: E731
+            self.g.vectors(count, plain, partial(self.remainders, kept, begin))
         else:
-            self.g.columns(self.size, lambda block: True, lambda *v: self.any_column(kept, *v))
+            self.g.vectors(self.size, lambda first: True, partial(self.any_column, kept))
 
     # -- the other axes: which windows hold this row --
 
@@ -339,79 +377,79 @@ class Back:
     def sum(self) -> LocalVar:
         return self.k.local(0.0, self.node.type.dtype.computing)
 
-    def store(self, at: At, value: Val) -> None:
-        self.frame.write(self.out, self.node, at, self.k.cast(value, self.node.type.dtype))
-
     # -- the last axis --
 
-    def same_column(self, kept: At, column: Val, tests: bool, is_short: bool) -> None:
+    def same_column(self, kept: At, vector: Vector) -> None:
         """No window moves along it."""
-        lane = column + self.k.lane()
 
         def body() -> None:
             total = self.sum()
-            self.over_rows(kept, lambda tap, place: self.add(total, tap, (*place, lane)))
-            self.store((*kept, lane), total.get())
+            self.over_rows(kept, lambda tap, place: self.add(total, tap, (*place, vector.lane)))
+            self.g.store(self.out, (*kept, vector.lane), total.get(), vector)
 
-        self.before_end(lane, is_short, body)
+        self.before_end(vector, body)
 
-    def before_end(self, lane: Val, is_short: bool, body: Callable[[], None]) -> None:
-        if not is_short:
+    def before_end(self, vector: Vector, body: Callable[[], None]) -> None:
+        if not vector.is_short:
             body()
             return
-        with self.k.when(lane < self.frame.sizes.val(self.size), guard=True):
+        with self.k.when(vector.lane < self.frame.sizes.val(self.size), guard=True):
             body()
 
-    def any_column(self, kept: At, column: Val, tests: bool, is_short: bool) -> None:
+    def any_column(self, kept: At, vector: Vector) -> None:
         """Wide windows: every lane looks for its own."""
-        lane, axis = column + self.k.lane(), self.g.last
 
         def body() -> None:
             total = self.sum()
 
             def over_taps(number: Val, place: At) -> None:
                 with self.k.loop(self.count, always=True) as tap:
-                    window, inside = self.window_at(axis, lane, tap * self.apart, self.stride)
-                    with self.k.when(inside):
-                        self.add(total, number * self.count + tap, (*place, window))
+                    found = self.window_at(self.g.last, vector.lane, tap * self.apart, self.stride)
+                    with self.k.when(found[1]):
+                        self.add(total, number * self.count + tap, (*place, found[0]))
 
             self.over_rows(kept, over_taps)
-            self.store((*kept, lane), total.get())
+            self.g.store(self.out, (*kept, vector.lane), total.get(), vector)
 
-        self.before_end(lane, is_short, body)
+        self.before_end(vector, body)
 
     def is_plain(self, first: int) -> bool:
         """Are all windows that the elements stride * first - low ... lie in there, and all those
         elements?"""
-        end = first + LANES - 1
-        reach = (self.count - 1) * self.apart // self.stride
-        inside = first - reach >= 0 and end < self.windows  # type: ignore[operator]
-        begin, stop = first * self.stride - self.low, (end + 1) * self.stride - self.low
-        return inside and begin >= 0 and stop <= self.size  # type: ignore[operator]
+        begin, stop = first * self.stride - self.low, (first + LANES) * self.stride - self.low
+        there = begin >= 0 and stop <= self.size  # type: ignore[operator]
+        return there and all(self.is_inside(first, tap) for tap in (0, self.count - 1))
 
-    def remainders(self, kept: At, first: int, column: Val, tests: bool, is_short: bool) -> None:
+    def is_inside(self, first: int, tap: int) -> bool:
+        """Are there windows whose tap is at stride * q + r - low, for a vector of q?"""
+        window = first - tap * self.apart // self.stride
+        return window >= 0 and window + LANES <= self.windows  # type: ignore[operator]
+
+    def remainders(self, kept: At, begin: int, vector: Vector) -> None:
         """Elements stride * q + r - low for lanes q: those of each r read neighbours."""
-        k, q = self.k, column + first + self.k.lane()
+        k, q = self.k, vector.lane + begin
+        first = None if vector.first is None else vector.first + begin
         totals = [self.sum() for _ in range(self.stride)]
 
         def over_taps(number: Val, place: At) -> None:
             for tap in range(self.count):
                 ahead, r = divmod(tap * self.apart, self.stride)
-                add = (totals[r], number * self.count + tap, (*place, q - ahead))
-                if not tests and not is_short:
+                window = q - ahead
+                add = (totals[r], number * self.count + tap, (*place, window))
+                if vector.is_plain or (first is not None and self.is_inside(first, tap)):
                     self.add(*add)
                     continue
-                with k.when((q - ahead >= 0) & (q - ahead < k.index(self.windows))):
+                with k.when((window >= 0) & (window < k.index(self.windows))):
                     self.add(*add)
 
         self.over_rows(kept, over_taps)
-        base = (column + first) * self.stride - self.low
+        base = (q - k.lane()) * self.stride - self.low
         for start, value in self.laid_out(base, [total.get() for total in totals]):
-            if not tests and not is_short:
-                self.store((*kept, start), value)
+            if vector.is_plain:
+                self.g.store(self.out, (*kept, start), value, vector)
                 continue
             with k.when((start >= 0) & (start < k.index(self.size))):
-                self.store((*kept, start), value)
+                self.g.store(self.out, (*kept, start), value, vector)
 
     def laid_out(self, base: Val, values: list[Val]) -> Iterator[tuple[Val, Val]]:
         """Places of elements and vectors of them: two remainders are laid into each other, as
