@@ -307,10 +307,18 @@ def test_bools_other_than_0_and_1_are_refused_with_their_byte(tmp_path: Path) ->
     assert caught.value.offset == path.stat().st_size - 1
 
 
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz"])
+def test_floats_of_eight_bits_come_back(tmp_path: Path, name: str) -> None:
+    x = td.asarray([[1.0, -2.5], [0.0, 16.0]], dtype=name)
+    td.safetensors.save(tmp_path / "x", {"a": x})
+    (found,) = td.safetensors.load(tmp_path / "x").values()
+    assert found.dtype == name and found.tolist() == [[1.0, -2.5], [0.0, 16.0]]
+
+
 def test_a_type_without_arrays_is_said_when_it_is_read(tmp_path: Path) -> None:
-    path = written(tmp_path / "x", {"a": entry("F8_E4M3", [3], 0, 3)}, b"abc")
+    path = written(tmp_path / "x", {"a": entry("F8_E8M0", [3], 0, 3)}, b"abc")
     assert td.safetensors.open_file(path).tensors["a"].nbytes == 3
-    with pytest.raises(UnsupportedError, match="tensor 'a' has the type F8_E4M3"):
+    with pytest.raises(UnsupportedError, match="tensor 'a' has the type F8_E8M0"):
         td.safetensors.load(path)
 
 

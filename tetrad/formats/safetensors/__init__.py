@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import SettingError
+from tetrad.core.types import ArrayType
 from tetrad.formats.safetensors.layout import StoredTensor
 from tetrad.formats.safetensors.paths import flat, like_tree
 from tetrad.formats.safetensors.read import TensorFile, open_file
@@ -48,7 +50,11 @@ def load(path: str | os.PathLike[str], *, like: Any = None, copy: bool = False) 
 
 def array_of(file: TensorFile, name: str, copy: bool) -> Array:
     view = file.array(name)
-    return Array.from_numpy(view if view.flags.aligned and not copy else view.copy())
+    held = view if view.flags.aligned and not copy else view.copy()
+    kind = as_dtype(held.dtype)
+    if kind.is_float8:
+        return Array.from_bytes(held.view(np.uint8), ArrayType(kind, held.shape))
+    return Array.from_numpy(held)
 
 
 def metadata(path: str | os.PathLike[str]) -> dict[str, str]:

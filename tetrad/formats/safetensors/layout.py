@@ -21,6 +21,7 @@ from tetrad.core.dtypes import (
     i16,
     i32,
     i64,
+    named,
     u8,
     u16,
     u32,
@@ -59,13 +60,13 @@ DTYPES: dict[str, DType] = {
     "I64": i64,
     "F64": f64,
     "C64": c64,
+    "F8_E4M3": named("float8_e4m3fn"),
+    "F8_E5M2": named("float8_e5m2"),
+    "F8_E4M3FNUZ": named("float8_e4m3fnuz"),
+    "F8_E5M2FNUZ": named("float8_e5m2fnuz"),
 }
 # Bits of an element; the types that are not in DTYPES are known for their size only.
 BITS: dict[str, int] = {name: 8 * dtype.nbytes for name, dtype in DTYPES.items()} | {
-    "F8_E4M3": 8,
-    "F8_E5M2": 8,
-    "F8_E4M3FNUZ": 8,
-    "F8_E5M2FNUZ": 8,
     "F8_E8M0": 8,
     "F6_E2M3": 6,
     "F6_E3M2": 6,

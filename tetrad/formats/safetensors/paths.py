@@ -72,6 +72,8 @@ def plain(path: str, leaf: Any, what: str) -> np.ndarray:
         hint = "trees end in arrays and numbers"
         raise TraceError(f"{what}: {path} is {an(type(leaf).__name__)}", hint=hint)
     array = as_array(leaf)
+    if array.dtype.is_float8:
+        return array.elements
     if array.dtype.is_quantized:
         hint = "store x.dequantize(), or the bytes x.to_bytes()"
         raise DtypeError(f"{what}: {path} is {array.type}, blocks of low-bit numbers", hint=hint)

@@ -85,7 +85,7 @@ class TensorFile:
             at = tensor.offset + int((data > 1).argmax())
             part = f"tensor {shown(name)}"
             raise FileFormatError("a bool is 0 or 1", file=tensor.file, part=part, offset=at)
-        return data.view(DTYPES[tensor.dtype].np).reshape(tensor.shape)
+        return data.view(DTYPES[tensor.dtype].dtype).reshape(tensor.shape)
 
     def contents(self, file: str) -> np.ndarray:  # u8[bytes of the file]
         """All bytes of one file, read-only, in place: `offset` of a tensor counts from here."""
