@@ -17,7 +17,7 @@ import numpy as np
 
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType
-from tetrad.core.errors import UnsupportedError
+from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.core.record import record, replace
 from tetrad.core.types import ArrayType
 from tetrad.models.config import Config, Metadata
@@ -29,6 +29,7 @@ from tetrad.tracing.array import Array
 C = TypeVar("C", bound=Config)  # the config of the architecture
 Weights = Mapping[str, Array]
 Arrays = tuple[Array, ...]
+PRECISIONS = ("f32", "bf16", "int8")  # of products, where a caller asks for one
 FOLDER = os.path.join(os.path.dirname(__file__), "architectures")
 
 
@@ -79,6 +80,12 @@ class BlockInputs:
         return replace(self, state=tuple(state))
 
 
+def as_they_came(c: Any, weights: dict[str, Array], dtype: str) -> dict[str, Array]:
+    if dtype:
+        raise SettingError("dtype", f"none for {c.arch}: only encoders take one", dtype)
+    return weights
+
+
 @record
 class Architecture(Generic[C]):
     """What there is to say of one kind of model; a step is `inputs`, the blocks, `output`, and
@@ -96,7 +103,8 @@ class Architecture(Generic[C]):
     inputs: Callable[[C, Weights, TokenBatch], Array]
     # of each block what tells it from others besides its weights
     kinds: Callable[[C], Sequence[Hashable]]
-    shared: Callable[[Any, TokenBatch], Arrays]  # computed once a step for all blocks of a kind
+    # computed once a step for all blocks of a kind, from the weights outside them
+    shared: Callable[[Any, TokenBatch, Weights], Arrays]
     block: Callable[[C, Weights, Array, BlockInputs], tuple[Array, BlockInputs]]
     output: Callable[[C, Weights, Array], Array]  # hidden states from what leaves the last block
     # logits from hidden states; None: it has none
@@ -105,8 +113,9 @@ class Architecture(Generic[C]):
     folder: FolderNames | None = None  # how a Hugging Face folder spells it; None: not read
     # what ranks texts: logits from the states that stand for texts
     classify: Callable[[C, Weights, Array], Array] | None = None
-    # the weights of a block as its function wants them, from those of the file
-    prepare: Callable[[C, dict[str, Array]], dict[str, Array]] = lambda c, weights: weights
+    # the weights of a block as its function wants them, from those of the file; "" or one of
+    # PRECISIONS says in what products are computed
+    prepare: Callable[[C, dict[str, Array], str], dict[str, Array]] = as_they_came
 
     def functions(self) -> list[Any]:
         """What a step is traced from."""
@@ -116,7 +125,7 @@ class Architecture(Generic[C]):
             self.shared,
             self.block,
             self.output,
-            *filter(None, [self.head]),
+            *filter(None, [self.head, self.classify]),
         ]
 
 
@@ -155,7 +164,7 @@ def all_alike(c: Config) -> list[None]:
     return [None] * c.layers
 
 
-def nothing_shared(kind: Hashable, batch: TokenBatch) -> Arrays:
+def nothing_shared(kind: Hashable, batch: TokenBatch, weights: Weights) -> Arrays:
     return ()
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tetrad.core.dtypes import DType
+from tetrad.core.dtypes import DType, bf16
 from tetrad.core.errors import SettingError
 from tetrad.core.machine import LANES
 from tetrad.core.record import record
@@ -37,7 +37,7 @@ from tetrad.models.folder.spelling import FolderNames
 from tetrad.models.library import layers, td
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors, aligned_copy
-from tetrad.quant.panels import panels_of
+from tetrad.quant.panels import BYTES, HALVES, in_bytes, panels_of
 from tetrad.tracing.array import Array
 
 QKV, ENDS = ("attn_q", "attn_k", "attn_v"), ("weight", "bias")
@@ -130,17 +130,36 @@ def outer_shapes(c: Encoder) -> Iterator[Expected]:
     yield from norm_shapes(c, "token_embd_norm")
 
 
-def in_panels(c: Encoder, weights: dict[str, Array]) -> dict[str, Array]:
-    """Matrices of floats in panels; queries, keys and values as one where their weights allow."""
+def in_panels(c: Encoder, weights: dict[str, Array], dtype: str) -> dict[str, Array]:
+    """Matrices of floats in panels, of `dtype` where one is asked for; queries, keys and values as
+    one where their weights allow."""
     parts = [{end: weights.get(f"{name}.{end}") for end in ENDS} for name in QKV]
     kept = dict(weights)
-    for end in ENDS:
-        rows = [part[end] for part in parts]
-        if can_stack(parts) and rows[0] is not None:
-            kept[f"attn_qkv.{end}"] = stacked([row for row in rows if row is not None])
     if can_stack(parts):
+        for end in ENDS:
+            rows = [part[end] for part in parts if part[end] is not None]
+            kept |= {f"attn_qkv.{end}": stacked(rows)} if rows else {}
         kept = {name: w for name, w in kept.items() if name.rpartition(".")[0] not in QKV}
-    return {name: w if not fills_panels(w) else laid(w) for name, w in kept.items()}
+    made: dict[str, Array] = {}
+    for name, weight in kept.items():
+        made |= laid(name, weight, dtype) if fills_panels(weight) else {name: weight}
+    return made
+
+
+def laid(name: str, weight: Array, dtype: str) -> dict[str, Array]:
+    """In panels; a weight in 8 bits has scales and offsets beside it."""
+    if dtype == "int8" and weight.shape[1] % BYTES == 0:
+        parts, stem = in_bytes(weight.view), name.removesuffix(".weight")
+        names = (name, f"{stem}.scale", f"{stem}.offset")
+        return dict(zip(names, map(placed, parts), strict=True))
+    if dtype == "bf16" and weight.shape[1] % HALVES == 0:
+        return {name: placed(panels_of(weight.view.astype(bf16.np), HALVES))}
+    wide = weight.view.astype(np.float32) if dtype == "f32" else weight.view
+    return {name: placed(panels_of(wide))}
+
+
+def placed(values: np.ndarray) -> Array:
+    return Array.from_numpy(aligned_copy(values))
 
 
 def can_stack(parts: Sequence[Mapping[str, Array | None]]) -> bool:
@@ -154,12 +173,8 @@ def fills_panels(weight: Array) -> bool:
     return weight.ndim == 2 and weight.dtype.is_float and weight.shape[0] % LANES == 0
 
 
-def laid(weight: Array) -> Array:
-    return Array.from_numpy(aligned_copy(panels_of(weight.view)))
-
-
-def stacked(rows: Sequence[Array]) -> Array:
-    return Array.from_numpy(aligned_copy(np.concatenate([row.view for row in rows])))
+def stacked(rows: Sequence[Array | None]) -> Array:
+    return Array.from_numpy(np.concatenate([row.view for row in rows if row is not None]))
 
 
 # -- the step --------------------------------------------------------------------------------------
@@ -206,7 +221,8 @@ def encoder(
     block: Callable[[E, Weights, Array, BlockInputs], tuple[Array, BlockInputs]],
     outer: Callable[[E], Iterable[Expected]] = outer_shapes,
     inputs: Callable[[E, Weights, TokenBatch], Array] = normalised,
-    shared: Callable[[Any, TokenBatch], Arrays] = nothing_shared,
+    shared: Callable[[Any, TokenBatch, Weights], Arrays] = nothing_shared,
+    output: Callable[[E, Weights, Array], Array] = as_they_are,
     kinds: Callable[[E], Any] = all_alike,
     folder: FolderNames | None = None,
     classify: Callable[[E, Weights, Array], Array] | None = None,
@@ -215,6 +231,6 @@ def encoder(
     return Architecture(
         name=name, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.NOTHING,
         no_state),
-        inputs=inputs, kinds=kinds, shared=shared, block=block, output=as_they_are, head=None,
+        inputs=inputs, kinds=kinds, shared=shared, block=block, output=output, head=None,
         order=as_in_the_file, prepare=in_panels, folder=folder, classify=classify,
     )  # fmt: skip

@@ -18,7 +18,7 @@ from tetrad.core.errors import FileFormatError, SettingError
 from tetrad.core.extras import check_extra
 from tetrad.core.jobs import JOBS
 from tetrad.formats import gguf
-from tetrad.models.arch import Architecture, architecture_named
+from tetrad.models.arch import PRECISIONS, Architecture, architecture_named
 from tetrad.models.config import Config, Metadata
 from tetrad.models.rope import MOST_CHANNELS
 from tetrad.models.shapes import check_factors, check_shapes
@@ -70,7 +70,11 @@ class ModelParts:
 
 
 def load_parts(
-    path: str | os.PathLike[str], *, context: int = 0, overrides: Mapping[str, object] | None = None
+    path: str | os.PathLike[str],
+    *,
+    context: int = 0,
+    overrides: Mapping[str, object] | None = None,
+    dtype: str = "",
 ) -> ModelParts:
     """Opens and checks a file and lays out its weights; `context` positions will be asked for (0:
     all it can).
@@ -80,6 +84,8 @@ def load_parts(
     step says so.
     """
     check_extra("tokenizers", "td.load")
+    if dtype and dtype not in PRECISIONS:
+        raise SettingError("dtype", f"one of {', '.join(PRECISIONS)}", dtype)
     with open_model(path) as file:
         arch = architecture_named(file.metadata.get("general.architecture"), file.path)
         metadata = overridden(file.metadata, overrides or {}, arch.name)
@@ -87,7 +93,7 @@ def load_parts(
         check_shapes(file, arch.outer(config), arch.shapes(config), config.layers)
         making = JOBS.submit(lambda: read_tokenizer(metadata, file, config))
         try:
-            programs = read_programs(file, arch, config)
+            programs = read_programs(file, arch, config, dtype)
         finally:
             making.wait()  # it reads from the file
         file.check()  # what was copied is from one and the same file
@@ -133,11 +139,11 @@ def read_config(file: ModelFile, metadata: Metadata, arch: Architecture[Any]) ->
     return config
 
 
-def read_programs(file: ModelFile, arch: Architecture[Any], config: Config) -> Programs:
+def read_programs(file: ModelFile, arch: Architecture[Any], config: Config, dtype: str) -> Programs:
     is_folder = os.path.isdir(file.path)  # there rows have the order that layers want
     weights, files = load_weights(file, lambda n: None if is_folder else arch.order(config, n))
     outer, layers = by_block(weights, config)
-    prepared = [arch.prepare(config, block) for block in layers]
+    prepared = [arch.prepare(config, block, dtype) for block in layers]
     return Programs(Step(arch, config, outer, prepared), files)
 
 

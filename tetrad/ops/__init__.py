@@ -40,6 +40,7 @@ REGISTRY.later = (
     "tetrad.ops.collective",
     "tetrad.ops.attention.derivatives",
     "tetrad.ops.attention.cache",
+    "tetrad.ops.conv.op",
     "tetrad.ops.attention.texts",
     "tetrad.ops.fft.op",
     "tetrad.ops.linalg.systems",
