@@ -12,9 +12,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
+import neural_attention
 from common import Options, Report, Row, options
 
-FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = ()
+FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (neural_attention.rows,)
 
 
 def main() -> int:
