@@ -23,7 +23,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
+from tetrad.core import lazy
 from tetrad.core.errors import CompileError
+from tetrad.core.flags import flag_words
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
 from tetrad.graph.group import Group, holds, inputs_of
@@ -67,7 +69,9 @@ NO_LEVEL = -1
 
 def fuse(graph: Graph) -> tuple[Group, ...]:
     """The groups of a graph, operands before users."""
-    return _Fusion(graph).groups()
+    off = flag_words("TETRAD_UNFUSED")
+    apart = lazy.module("tetrad.passes.fusions").seams_of(graph, off) if off else ()
+    return _Fusion(graph, frozenset(apart)).groups()
 
 
 Times = dict[Node, int]
@@ -102,8 +106,9 @@ class _Fusion:
     """The analysis of one graph. Steps, in order: rows, epilogues, materialised nodes, maps,
     merging."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, apart: frozenset[Node] = frozenset()) -> None:
+        # `apart`: nodes that get memory because a named fusion is off
+        self.graph, self.apart = graph, apart
         self.nodes = graph.nodes()
         self.place = {node: i for i, node in enumerate(self.nodes)}
         self.users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
@@ -291,7 +296,8 @@ class _Fusion:
         return members
 
     def leaves(self, node: Node, members: Container[Node]) -> bool:
-        return node in self.results or any(u not in members for u in self.users[node])
+        kept = node in self.results or node in self.apart
+        return kept or any(u not in members for u in self.users[node])
 
     # -- matmul epilogues --------------------------------------------------------------------------
 
@@ -306,6 +312,7 @@ class _Fusion:
         for node in self.after(product, members):
             same = node.op.kind == "elementwise" and node.type.shape == product.type.shape
             same = same and not node.type.dtype.is_complex  # parts are joined by a map
+            same = same and self.apart.isdisjoint(node.inputs)
             if same and self.fits(node, members, product):
                 work += weight(node)
                 if work > TILE_WORK:
@@ -317,6 +324,7 @@ class _Fusion:
 
     def materialised(self, made: list[Group], absorbed: set[Node]) -> set[Node]:
         memory = {o for g in made for o in g.outputs} | {o for o in self.results if not o.op.leaf}
+        memory |= self.apart
         for node in self.nodes:
             if node.op.leaf or node in absorbed:
                 continue
@@ -480,7 +488,7 @@ class _Fusion:
     ) -> bool:
         """Does a result of a map still need memory once `second` is merged with it into
         `members`?"""
-        is_asked = node not in self.maps[second].reads or node in self.results
+        is_asked = node not in self.maps[second].reads or node in self.results | self.apart
         return is_asked or fusion_reader(self, node, members, memory)
 
     # -- order -------------------------------------------------------------------------------------
