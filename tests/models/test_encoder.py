@@ -21,6 +21,7 @@ from tests.modules import ROOT
 from tetrad.core.errors import ContextError, FileFormatError, SettingError, UnsupportedError
 from tetrad.formats import gguf
 from tetrad.models.arch import Keeps
+from tetrad.models.embedding import TOKENS, groups_of
 from tetrad.models.model import Model
 
 ARCHS = ("bert", "nomic-bert")
@@ -100,7 +101,7 @@ def test_threads_share_the_slots_and_none_waits_forever(model: Model) -> None:
         thread.join()
     for vectors in found.values():
         np.testing.assert_array_equal(vectors, expected)
-    assert len(found) == 4 and all(slot.sequence is None for slot in model.engine.slots)
+    assert len(found) == 4
 
 
 def test_a_later_word_changes_the_states_before_it(model: Model) -> None:
@@ -140,16 +141,44 @@ def test_generating_is_refused_by_name(model: Model) -> None:
             ask()
 
 
-def test_the_engine_evaluates_a_text_once(model: Model) -> None:
+def test_the_engine_of_decoders_refuses_texts(model: Model) -> None:
     assert model.engine.keeps is Keeps.NOTHING
     sequence = model.engine.start([2, 4, 3])
-    model.engine.step_each([(sequence, [2, 4, 3])])
-    with pytest.raises(SettingError, match="evaluates a text whole"):
-        model.engine.step([(sequence, [5])])
+    with pytest.raises(SettingError, match="one of an encoder"):
+        model.engine.step([(sequence, [2, 4, 3])])
     model.engine.free(sequence)
-    again = model.engine.start([2, 4, 3, 5])
-    assert again.length == 0
-    model.engine.free(again)
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 40])
+def test_a_text_has_its_bits_beside_any_others(model: Model, count: int) -> None:
+    rng = np.random.default_rng(count)
+    texts = [rng.integers(4, 40, rng.integers(1, 128)).tolist() for _ in range(count)]
+    together = model.embed(texts)
+    for i in range(0, count, 5):
+        np.testing.assert_array_equal(model.embed([texts[i]])[0], together[i])
+    np.testing.assert_array_equal(model.embed(texts[::-1])[::-1], together)
+
+
+def test_types_of_tokens_change_their_states(model: Model) -> None:
+    text = np.int32([2, 4, 3, 5, 3])
+    plain, same, other = (
+        next(model.encoder.states([text], types))
+        for types in (None, [np.zeros(5, np.int32)], [np.int32([0, 0, 0, 1, 1])])
+    )
+    np.testing.assert_array_equal(plain, same)
+    assert np.abs(plain - other).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    "lengths", [[], [5], [2000], [300] * 20, [1] * 3000, [512, 513, 512], [1000, 30, 1000, 30]]
+)
+def test_steps_take_texts_in_order_and_are_about_equal(lengths: list[int]) -> None:
+    groups = list(groups_of(lengths))
+    assert [i for group in groups for i in group] == list(range(len(lengths)))
+    sizes = [sum(lengths[i] for i in group) for group in groups]
+    assert all(size <= TOKENS or len(g) == 1 for size, g in zip(sizes, groups, strict=True))
+    if lengths == [300] * 20:
+        assert max(sizes) - min(sizes) <= 300
 
 
 @pytest.mark.parametrize(

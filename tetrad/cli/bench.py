@@ -29,6 +29,7 @@ from tetrad.core.limits import available_threads
 from tetrad.core.record import record
 from tetrad.core.version import __version__
 from tetrad.hub.describe import Description, count_text, describe
+from tetrad.models.embedding import TextEncoder
 from tetrad.models.engine import Engine
 from tetrad.models.load import load_parts
 
@@ -223,6 +224,8 @@ class Bench:
         self.engine = Engine(
             load_parts(path, context=context).programs, slots=1, context=context, kv=kind
         )
+        programs = self.engine.programs
+        self.encoder = TextEncoder(programs) if programs.is_encoder else None
         self.random = np.random.default_rng(SEED)
 
     def measure(self, test: Test, threads: int, repetitions: int) -> BenchResult:
@@ -236,6 +239,8 @@ class Bench:
 
     def once(self, test: Test) -> int:
         """Nanoseconds of one run, from an empty cache."""
+        if self.encoder is not None:
+            return self.encode(self.encoder, self.draw(test.depth + test.prompt))
         before, prompt, written = (self.draw(n) for n in (test.depth, test.prompt, test.written))
         engine = self.engine
         sequence = engine.start(self.draw(1))
@@ -251,6 +256,11 @@ class Bench:
             return time.perf_counter_ns() - start
         finally:
             engine.free(sequence)
+
+    def encode(self, encoder: TextEncoder, text: np.ndarray) -> int:
+        start = time.perf_counter_ns()
+        list(encoder.states([text]))
+        return time.perf_counter_ns() - start
 
     def draw(self, count: int) -> np.ndarray:
         return self.random.integers(0, self.engine.programs.config.vocab, count, dtype=np.int32)

@@ -58,15 +58,16 @@ class TokenBatch:
     nothing."""
 
     tokens: Array  # i32[T]
-    slot: Array  # i32[T]
+    slot: Array  # i32[T]; of an encoder i32[texts + 1], where in the batch texts begin
     position: Array  # i32[T]
+    types: Array | None = None  # i32[T]: of an encoder, which part of a text a token is of
 
 
 @record
 class BlockInputs:
     """What a block is given besides its weights and the stream."""
 
-    slot: Array  # i32[T]
+    slot: Array  # as in `TokenBatch`
     position: Array  # i32[T]
     layer: Array  # i32[]: the number of the block
     kind: Any  # its element of `kinds`
@@ -100,6 +101,8 @@ class Architecture(Generic[C]):
     # logits from hidden states; None: it has none
     head: Callable[[C, Weights, Array], Array] | None
     order: Callable[[C, str], np.ndarray | None]  # of a tensor's rows, None for that of the file
+    # the weights of a block as its function wants them, from those of the file
+    prepare: Callable[[C, dict[str, Array]], dict[str, Array]] = lambda c, weights: weights
 
     def functions(self) -> list[Any]:
         """What a step is traced from."""

@@ -2,18 +2,21 @@
 is evaluated whole, in one step, and nothing of it is kept; there are hidden states in place of
 logits.
 
-Texts stand side by side in a step as the sequences of decoders do, and attention is the same op:
-the keys and values of the block at work lie in an array that the next block writes over, and a
-token looks as far as its text goes.
+Texts stand side by side in a step, without padding, and `slot` says where they begin. Many tokens
+meet every weight, so those of floats are laid out in panels (`quant.panels`) when a model is
+loaded, queries, keys and values as one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from tetrad.core.dtypes import DType, f32
+import numpy as np
+
+from tetrad.core.dtypes import DType
 from tetrad.core.errors import SettingError
+from tetrad.core.machine import LANES
 from tetrad.core.record import record
 from tetrad.core.types import ArrayType
 from tetrad.models.arch import (
@@ -26,13 +29,16 @@ from tetrad.models.arch import (
     Weights,
     all_alike,
     as_in_the_file,
+    nothing_shared,
 )
-from tetrad.models.caches import cache_types
 from tetrad.models.config import Config, Metadata, common_fields
-from tetrad.models.library import layers, td
+from tetrad.models.library import layers
 from tetrad.models.shapes import Expected
-from tetrad.models.weights import Factors
+from tetrad.models.weights import Factors, aligned_copy
+from tetrad.quant.panels import panels_of
 from tetrad.tracing.array import Array
+
+QKV, ENDS = ("attn_q", "attn_k", "attn_v"), ("weight", "bias")
 
 
 @record
@@ -99,30 +105,56 @@ def outer_shapes(c: Encoder) -> Iterator[Expected]:
     yield from norm_shapes(c, "token_embd_norm")
 
 
+def in_panels(c: Encoder, weights: dict[str, Array]) -> dict[str, Array]:
+    """Matrices of floats in panels; queries, keys and values as one where their weights allow."""
+    parts = [{end: weights.get(f"{name}.{end}") for end in ENDS} for name in QKV]
+    kept = dict(weights)
+    for end in ENDS:
+        rows = [part[end] for part in parts]
+        if can_stack(parts) and rows[0] is not None:
+            kept[f"attn_qkv.{end}"] = stacked([row for row in rows if row is not None])
+    if can_stack(parts):
+        kept = {name: w for name, w in kept.items() if name.rpartition(".")[0] not in QKV}
+    return {name: w if not fills_panels(w) else laid(w) for name, w in kept.items()}
+
+
+def can_stack(parts: Sequence[Mapping[str, Array | None]]) -> bool:
+    """All there, of floats of one type, and all with a bias or none."""
+    found = [part["weight"] for part in parts]
+    kinds = {None if w is None or not fills_panels(w) else w.dtype for w in found}
+    return len(kinds) == 1 and None not in kinds and len({p["bias"] is None for p in parts}) == 1
+
+
+def fills_panels(weight: Array) -> bool:
+    return weight.ndim == 2 and weight.dtype.is_float and weight.shape[0] % LANES == 0
+
+
+def laid(weight: Array) -> Array:
+    return Array.from_numpy(aligned_copy(panels_of(weight.view)))
+
+
+def stacked(rows: Sequence[Array]) -> Array:
+    return Array.from_numpy(aligned_copy(np.concatenate([row.view for row in rows])))
+
+
 # -- the step --------------------------------------------------------------------------------------
 
 
-def one_block(c: Encoder, slots: int, context: int, dtype: DType) -> tuple[ArrayType, ...]:
-    """Room for the keys and values of the block at work; they are not kept, so they need not be
-    small."""
+def no_state(c: Encoder, slots: int, context: int, dtype: DType) -> tuple[ArrayType, ...]:
     if context > c.context:
         raise SettingError(
             "context", f"at most the {c.context} tokens that {c.arch} was trained for", context
         )
-    return cache_types(1, slots, c.heads, context, c.head_size, f32)
-
-
-def ends(kind: object, batch: TokenBatch) -> Arrays:
-    """The last position of every token's text: so far it sees."""
-    together = batch.slot[:, None] == batch.slot[None, :]
-    return (td.max(td.where(together, batch.position[None, :], 0), axis=1),)
+    return ()
 
 
 def embedded(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
-    """Token and type: all of a text is of the first type."""
+    """Token and type."""
     x = layers.embedding(weights["token_embd.weight"], batch.tokens)
     types = weights.get("token_types.weight")
-    return x if types is None else x + types[0]
+    if types is not None and batch.types is not None:
+        x += layers.embedding(types, batch.types)
+    return x
 
 
 def normalised(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
@@ -144,13 +176,13 @@ def encoder(
     block: Callable[[E, Weights, Array, BlockInputs], tuple[Array, BlockInputs]],
     outer: Callable[[E], Iterable[Expected]] = outer_shapes,
     inputs: Callable[[E, Weights, TokenBatch], Array] = normalised,
-    shared: Callable[[Any, TokenBatch], Arrays] = ends,
+    shared: Callable[[Any, TokenBatch], Arrays] = nothing_shared,
     kinds: Callable[[E], Any] = all_alike,
 ) -> Architecture[E]:
     """An architecture whose tokens see the whole text, like bert where nothing else is said."""
     return Architecture(
         name=name, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.NOTHING,
-        one_block),
+        no_state),
         inputs=inputs, kinds=kinds, shared=shared, block=block, output=as_they_are, head=None,
-        order=as_in_the_file,
+        order=as_in_the_file, prepare=in_panels,
     )  # fmt: skip

@@ -367,14 +367,6 @@ class Engine:
         return self._finish([self._work(sequence, tokens, True)])
 
     @guarded
-    def step_each(self, work: Tokens[tuple[Sequence, Any]]) -> list[np.ndarray]:
-        """Evaluate more tokens of some sequences; of each, what comes after every one of its
-        tokens."""
-        works = [self._work(sequence, tokens, True) for sequence, tokens in work]
-        counts = [len(one.tokens) for one in works]
-        return np.split(self._finish(works), np.cumsum(counts)[:-1])
-
-    @guarded
     def advance(self, sequence: Sequence, token: int) -> Array:
         """One more token of one sequence: `step` by a shorter way, where nothing else waits.
 
@@ -437,9 +429,9 @@ class Engine:
             raise ContextError(
                 "the sequence is too long", tokens=total, context=self.context, hint=hint
             )
-        if self.keeps is Keeps.NOTHING and sequence.length:
+        if self.keeps is Keeps.NOTHING:
             raise SettingError(
-                "sequence", "a new one: this model evaluates a text whole", "one that has begun"
+                "sequence", "one of a decoder", "one of an encoder, which keeps none"
             )
         return Work(sequence, wanted, every)
 
@@ -481,19 +473,12 @@ class Engine:
                 if self._awaits([work.sequence for work in waiting]):
                     self.turn.wait(max(0.0, self.deadline - time.perf_counter()))
                     return
-                self.flying = shares = self._shares(waiting)
+                self.flying = shares = shares_of(waiting, self._room())
                 mine = self.is_running = True
             self._evaluate(shares)
         finally:
             if mine:
                 self._yield_turn()
-
-    def _shares(self, waiting: list[Work]) -> list[Share]:
-        return (
-            whole_shares(waiting)
-            if self.keeps is Keeps.NOTHING
-            else shares_of(waiting, self._room())
-        )
 
     def _awaits(self, present: list[Sequence]) -> bool:
         """Whether a sequence that was in a batch just now may be back in a moment: together they
@@ -640,17 +625,6 @@ def shares_of(queue: list[Work], room: int = CHUNK) -> list[Share]:
             shares.append(share_of(work, count))
             room -= count
     return trimmed(shares)
-
-
-def whole_shares(queue: list[Work]) -> list[Share]:
-    """What goes into the next batch where no work can be cut: the short ones, as long as they fit
-    in a chunk."""
-    shares: list[Share] = []
-    for work in sorted(queue, key=lambda work: work.left):
-        if shares and sum(share.count for share in shares) + work.left > CHUNK:
-            break
-        shares.append(share_of(work, work.left))
-    return shares
 
 
 def trimmed(shares: list[Share]) -> list[Share]:

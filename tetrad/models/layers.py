@@ -15,20 +15,19 @@ import numpy as np
 from tetrad import nn
 from tetrad.arrays import functions as td
 from tetrad.core.dtypes import f32
-from tetrad.core.record import replace
 from tetrad.models.arch import BlockInputs, Weights
 from tetrad.models.decoder import Decoder, Experts, Gated
 from tetrad.models.encoder import Encoder
 from tetrad.models.rope import Rope
 from tetrad.ops.attention.cache import put_cache, put_scales
 from tetrad.ops.attention.op import attention as attention_op
+from tetrad.ops.attention.texts import text_attention
 from tetrad.ops.experts.op import grouped_matmul, top_experts
 from tetrad.ops.matmul.op import matmul
+from tetrad.ops.panels.op import panel_matmul
 from tetrad.ops.quantized.op import lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
 from tetrad.tracing.array import Array
-
-FIRST = np.int32(0)  # the only layer, where each block writes over the keys and values of the last
 
 
 def put(at: BlockInputs, keys: Array, values: Array) -> BlockInputs:
@@ -50,6 +49,8 @@ def linear(x: Array, weights: Weights, name: str) -> Array:
 
 
 def product(x: Array, weight: Array, terms: int = 1) -> Array:
+    if weight.ndim == 3:
+        return panel_matmul(x, weight)  # type: ignore[no-any-return]
     rows = quantize_rows(x, terms=terms) if weight.dtype.is_quantized else x
     return matmul(rows, weight, transposed=True, terms=terms)  # type: ignore[no-any-return]
 
@@ -137,19 +138,13 @@ def attention(
 def attention_to_all(
     c: Encoder, weights: Weights, x: Array, at: BlockInputs
 ) -> tuple[Array, BlockInputs]:
-    """Every token of a text looks at all of it; keys and values of this block take the place of the
-    last one's.
-
-    `at.shared` is where each token's text ends, and, where positions turn, cos and sin of their
-    angles."""
-    last, *tables = at.shared
-    q, k, v = (
-        split_heads(part, c.head_size) for part in queries_keys_values(weights, x, [c.width] * 3)
-    )
-    q, k = (rotate(part, tables) if tables else part for part in (q, k))
-    at = put(replace(at, layer=FIRST), k, v)
-    mixed = attention_op(q, *at.state, FIRST, at.slot, last, scale=c.head_size**-0.5)
-    return linear(td.reshape(mixed, x.shape), weights, "attn_output"), at
+    """Every token of a text looks at all of it. `at.shared` has, where positions turn, cos and sin
+    of their angles."""
+    q, k, v = queries_keys_values(weights, x, [c.width] * 3)
+    if at.shared:
+        q, k = (td.reshape(rotate(split_heads(y, c.head_size), at.shared), x.shape) for y in (q, k))
+    mixed = text_attention(q, k, v, at.slot, heads=c.heads, scale=c.head_size**-0.5)
+    return linear(mixed, weights, "attn_output"), at
 
 
 def queries_keys_values(weights: Weights, x: Array, widths: Sequence[int]) -> list[Array]:

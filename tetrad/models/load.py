@@ -120,7 +120,9 @@ def read_config(file: gguf.File, metadata: Metadata, arch: Architecture[Any]) ->
 
 def read_programs(file: gguf.File, arch: Architecture[Any], config: Config) -> Programs:
     weights, files = load_weights(file, lambda name: arch.order(config, name))
-    return Programs(Step(arch, config, *by_block(weights, config)), files)
+    outer, layers = by_block(weights, config)
+    prepared = [arch.prepare(config, block) for block in layers]
+    return Programs(Step(arch, config, outer, prepared), files)
 
 
 def by_block(

@@ -31,7 +31,7 @@ from tetrad.models.config import Config
 from tetrad.models.constraints import Grammars
 from tetrad.models.damage import are_wrong, described, no_numbers
 from tetrad.models.dry import Heads, breaker_heads
-from tetrad.models.embedding import every_row, pooled, text_states
+from tetrad.models.embedding import TextEncoder, every_row, pooled
 from tetrad.models.engine import Engine
 from tetrad.models.generation import Generation, Request, Stream
 from tetrad.models.load import ModelParts, load_parts
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from tetrad.text.chat import ChatTemplate
     from tetrad.text.tokenizer import Tokenizer
 
-TEXTS = 8  # that an encoder takes side by side
 POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
 # keys of settings that whoever made the file recommends; of those, by other names here:
 SAMPLING = "general.sampling."
@@ -106,7 +105,6 @@ class Model:
         self.config: Config = parts.config
         self.tokenizer: Tokenizer = parts.tokenizer
         self.name = str(parts.metadata.get("general.name") or os.path.basename(parts.path))
-        slots = max(slots, TEXTS) if self.parts.programs.is_encoder else slots
         self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv, patience=patience)
         self.recipe: Callable[[], Model] | None = None  # makes it again
         self._breakers: dict[tuple[str, ...], Heads] = {}
@@ -292,10 +290,20 @@ class Model:
 
     @cached_property
     def states(self) -> Engine:
-        """Evaluates to hidden states, in a state of its own; an encoder gives nothing else."""
-        if self.parts.programs.is_encoder:
-            return self.engine
+        """Evaluates a decoder to hidden states, in a state of its own."""
         return Engine(self.parts.programs.without_head(), context=self.context)
+
+    @cached_property
+    def encoder(self) -> TextEncoder:
+        """Evaluates whole texts to hidden states."""
+        return TextEncoder(self.parts.programs)
+
+    def text_states(self, texts: Sequence[Sequence[int]]) -> Iterator[Iterable[np.ndarray]]:
+        """The hidden states of each text, in parts."""
+        if not self.parts.programs.is_encoder:
+            return (every_row(self.states, tokens) for tokens in texts)
+        rows = self.encoder.states([np.asarray(tokens, np.int32) for tokens in texts])
+        return ([states] for states in rows)
 
     @property
     def pooling(self) -> int:
@@ -323,7 +331,7 @@ class Model:
             return np.asarray(self.embed([texts], normalize=normalize)[0])
         found = np.zeros((len(texts), self.config.width), np.float32)
         tokens = [self.prompt_tokens(text) for text in texts]
-        for i, states in enumerate(text_states(self.states, tokens)):
+        for i, states in enumerate(self.text_states(tokens)):
             found[i] = pooled(self._finite(states), pooling)
         if normalize:
             wide = found.astype(np.float64)  # squares of large values are none in f32

@@ -28,6 +28,7 @@ from tetrad.models.library import td
 from tetrad.tracing.array import Array, array_type
 
 CHUNK = 512  # tokens of one step, at most
+TEXT_TILE = 8  # the tokens of an encoder's step are a multiple of this
 DONATED = tuple(range(4, 12))  # arguments of a step that are its state, if it has so many
 
 
@@ -99,6 +100,19 @@ class Step:
         x = arch.output(c, self.outer, td.take(x, rows, axis=0))
         return arch.head(c, self.outer, x) if self.has_head and arch.head else x, *state
 
+    def encode(self, tokens: Array, position: Array, types: Array, starts: Array) -> Array:
+        """The hidden states of whole texts, which begin with the tokens numbered `starts` of the
+        batch; its last element is their number."""
+        arch, c, batch = self.arch, self.config, TokenBatch(tokens, starts, position, types)
+        kinds = arch.kinds(c)
+        x = arch.inputs(c, self.outer, batch)
+        shared = {kind: arch.shared(kind, batch) for kind in dict.fromkeys(kinds)}
+        for i, (kind, weights) in enumerate(zip(kinds, self.layers, strict=True)):
+            x, _ = self.block(
+                weights, x, starts, position, (), np.int32(i), shared[kind], kind=kind
+            )
+        return arch.output(c, self.outer, x)
+
 
 def block_function(arch: Architecture[Any], config: Config) -> Callable[..., Any]:
     """A block as a function of its weights: all layers share what is compiled of it."""
@@ -130,10 +144,9 @@ class Programs:
 
     @cached_property
     def chunks(self) -> NamedFunction:
-        """The step for any number of tokens: those of a chunk, or of a text that cannot be cut."""
-        most = max(CHUNK, 1 << (self.config.context - 1).bit_length()) if self.is_uncut else CHUNK
-        count = {0: Dim("tokens", max=most)}
-        dims = {0: count, 1: count, 2: count, 3: {0: Dim("rows", max=most)}}
+        """The step for any number of tokens of a chunk."""
+        count = {0: Dim("tokens", max=CHUNK)}
+        dims = {0: count, 1: count, 2: count, 3: {0: Dim("rows", max=CHUNK)}}
         return NamedFunction(
             self.step.step, self.step.name, self.step.arrays, donated=DONATED, dims=dims
         )
@@ -143,10 +156,13 @@ class Programs:
         """The same for one token."""
         return NamedFunction(self.step.step, self.step.name, self.step.arrays, donated=DONATED)
 
-    @property
-    def is_uncut(self) -> bool:
-        """A sequence is evaluated in one step."""
-        return self.arch.state.keeps is Keeps.NOTHING
+    @cached_property
+    def texts(self) -> NamedFunction:
+        """The step of an encoder: any number of texts, which cannot be cut, of any length."""
+        most = max(2 * CHUNK, self.config.context) + TEXT_TILE
+        count = {0: Dim("tokens", max=most)}
+        dims = {0: count, 1: count, 2: count, 3: {0: Dim("starts", max=most + 2)}}
+        return NamedFunction(self.step.encode, self.step.name, self.step.arrays, dims=dims)
 
     @property
     def chunk(self) -> Any:

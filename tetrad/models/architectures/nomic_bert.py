@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tetrad.core.record import record
 from tetrad.models.arch import Arrays, BlockInputs, TokenBatch, Weights, register
 from tetrad.models.config import Metadata
-from tetrad.models.encoder import Encoder, encoder, encoder_fields, ends, linear_shapes, norm_shapes
+from tetrad.models.encoder import Encoder, encoder, encoder_fields, linear_shapes, norm_shapes
 from tetrad.models.library import layers, nn
 from tetrad.models.rope import Rope, read_rope
 from tetrad.models.shapes import Expected
@@ -44,7 +44,7 @@ def kinds(c: NomicBert) -> list[Rope]:
 
 
 def shared(kind: Rope, batch: TokenBatch) -> Arrays:
-    return *ends(kind, batch), *layers.rope_tables(kind, batch.position)
+    return layers.rope_tables(kind, batch.position)
 
 
 def block(c: NomicBert, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:

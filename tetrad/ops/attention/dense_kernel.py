@@ -200,7 +200,11 @@ class RowBlock:
         shared = self.form.shared
         return self.group * shared + row % shared if shared > 1 else self.group
 
-    def place(self, row: Val, channel: Val) -> tuple[Val, Val, Val, Val]:
+    def whole_tiles(self, top: Val) -> Val | int:
+        """Rows from `top` on that are staged: whole tiles, at most a block."""
+        return self.rows.block
+
+    def place(self, row: Val, channel: Val) -> tuple[Val, ...]:
         return self.form.at(self.batch, self.time(row), self.head(row), channel)
 
 
@@ -229,7 +233,7 @@ class Scoring:
         """Rows `top` on of q, or of what has its axes; the last repeats behind the end. Where keys
         can be hidden, what is not finite is 0, and its row starts scores with NaN."""
         k, lane, hides = self.k, self.k.lane(), self.form.hides
-        with k.loop(self.rows.block, always=True) as row:
+        with k.loop(self.block.whole_tiles(top), always=True) as row:
             flag = k.local(0.0, self.dtype)
             with k.loop(padded(channels), 0, LANES) as channel:
                 value = self.element(
@@ -394,6 +398,7 @@ class Attend:
 
     def copies_of(self) -> Copies:
         if self.stored is None:
+            self.frame.reads(self.node.inputs[1:3])
             return NearCopies(self.plan, self.frame, self.block.batch, self.block.group)
         self.stored.read_by(self.frame, self.block.line)
         return self.stored
@@ -424,7 +429,7 @@ class Attend:
 
     def run(self, top: Val) -> None:
         k, block, rows = self.k, self.block, self.rows
-        self.clear()
+        self.clear(top)
         scoring = self.scoring
         scoring.stage(
             top, self.node.inputs[0], self.form.channels, scoring.queries, scoring.pitch,
@@ -444,16 +449,16 @@ class Attend:
                     self.run_tile(top, row, base, hull, common)
         self.finish(top, end)
 
-    def clear(self) -> None:
-        k, lane = self.k, self.k.lane()
+    def clear(self, top: Val) -> None:
+        k, lane, rows = self.k, self.k.lane(), self.block.whole_tiles(top)
         for buffers, value in (((self.tops,), LOWEST), ((self.totals,), 0.0)):
             for buffer in buffers:
-                with k.loop(self.rows.block // self.rows.tile * self.state, 0, LANES) as at:
+                with k.loop(rows // self.rows.tile * self.state, 0, LANES) as at:
                     k.store(buffer, at + lane, k.const(value, self.dtype))
         with k.loop(self.state, 0, LANES) as at:
             k.store(self.here, at + lane, k.const(LOWEST, self.dtype))
             k.store(self.sums, at + lane, k.const(0.0, self.dtype))
-        with k.loop(self.rows.block * self.width, 0, LANES) as at:
+        with k.loop(rows * self.width, 0, LANES) as at:
             k.store(self.results, at + lane, k.const(0.0, self.dtype))
         k.barrier()
 

@@ -105,6 +105,7 @@ class Backward:
         self.block = RowBlock(self.frame, form, self.rows, position)
         wanted = ((1, COLUMNS), (1, IN_ROWS), (2, COLUMNS))
         plan = CopyPlan(self.node, form, wanted, LANES * self.rows.vectors)
+        self.frame.reads(self.node.inputs[1:3])
         self.copies = NearCopies(plan, self.frame, self.block.batch, self.block.group)
         self.scoring = Scoring(self.frame, self.node, form, self.copies, self.block)
         self.sight = self.scoring.sight

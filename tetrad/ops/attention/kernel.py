@@ -27,6 +27,8 @@ from tetrad.ops.attention.dense_kernel import lower_dense
 from tetrad.ops.attention.gradient import attention_gradient
 from tetrad.ops.attention.gradient_kernel import lower_attention_gradient
 from tetrad.ops.attention.op import attention
+from tetrad.ops.attention.texts import text_attention
+from tetrad.ops.attention.texts_kernel import lower_text_attention
 from tetrad.schedule.nodes import Launch
 
 FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
@@ -34,6 +36,7 @@ FEW_TOKENS = 4  # up to here, blocks are spread over workgroups
 put_cache.kernel(lower_put_cache)
 put_scales.kernel(lower_put_scales)
 attention_gradient.kernel(lower_attention_gradient)
+text_attention.kernel(lower_text_attention)
 
 
 @attention.kernel

@@ -10,6 +10,8 @@ block of keys into the scratch of the one that does.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tetrad.core.dtypes import DType
 from tetrad.core.machine import LANES
 from tetrad.core.record import record
@@ -135,7 +137,6 @@ class NearCopies(Copies):
 
     def __init__(self, plan: CopyPlan, frame: Frame, batch: Val, head: Val) -> None:
         keys = plan.keys if isinstance(plan.keys, int) and plan.keys < KEYS else KEYS
-        frame.reads([plan.node.inputs[operand] for operand in dict(plan.wanted)])
         buffers = {
             (operand, order): frame.scratch(
                 f"{'qkv'[operand]}_{order}", plan.dtype, keys * plan.width(operand, order)
@@ -145,7 +146,10 @@ class NearCopies(Copies):
         flags = frame.scratch("flags", plan.dtype, keys) if plan.form.hides else None
         super().__init__(buffers, flags)
         self.k = frame.k
-        self.copier = Copier(frame, plan, buffers, flags, batch, head)
+        self.copier = self.copier_of(frame, plan, buffers, flags, batch, head)
+
+    def copier_of(self, *given: Any) -> Copier:
+        return Copier(*given)
 
     def origin(self, base: Val) -> Val:
         return self.k.index(0)

@@ -59,7 +59,7 @@ class Matmul:
         self.size, self.dtype = size_of(self.node), accumulator(self.a.type.dtype)
         self.tile, self.width = plan.tile, plan.tile.vectors * LANES
         self.rows, self.columns, self.depth = plan.rows, plan.columns, plan.depth
-        self.packed = pack_constant(self.b, self.dtype, self.width)
+        self.packed = self.packed_slot()
         frame.reads(
             i for i in frame.inputs if not (self.packed and is_only_right_side(group, i, self.b))
         )
@@ -79,6 +79,10 @@ class Matmul:
             if plan.is_staged
             else None
         )
+
+    def packed_slot(self) -> Slot | None:
+        """The right side, where it is packed before the kernel runs."""
+        return pack_constant(self.b, self.dtype, self.width)
 
     def private(self, stem: str, count: int) -> Buffer:
         return self.frame.private(stem, self.dtype, count)

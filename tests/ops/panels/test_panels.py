@@ -1,0 +1,98 @@
+"""Products with panels: the bits of a product with the transposed weight, for any rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tetrad as td
+from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.machine import Machine, RegisterTile
+from tetrad.ops.matmul.plan import MatmulSize
+from tetrad.ops.panels.kernel import plan_panels
+from tetrad.ops.panels.op import panel_matmul
+from tetrad.quant.panels import panels_of, weight_of
+
+SIZES = [(16, 1), (48, 33), (80, 384), (32, 1030), (528, 64)]  # outputs, columns
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.RandomState(seed).standard_normal(shape).astype(np.float32)
+
+
+def any_rows() -> Any:
+    return td.jit(lambda x, w: panel_matmul(x, w), dims={"x": {0: td.Dim("rows", max=512)}})
+
+
+def test_panels_are_the_weight_again() -> None:
+    w = numbers(48, 7)
+    assert panels_of(w).shape == (3, 7, 16)
+    np.testing.assert_array_equal(weight_of(panels_of(w)), w)
+
+
+@pytest.mark.parametrize(("outputs", "columns"), SIZES)
+def test_the_bits_of_a_product_for_any_number_of_rows(outputs: int, columns: int) -> None:
+    x, w = numbers(300, columns), numbers(outputs, columns, seed=1)
+    run, laid = any_rows(), td.asarray(panels_of(w))
+    got = np.asarray(run(td.asarray(x), laid))
+    np.testing.assert_array_equal(got, np.asarray(td.jit(td.matmul)(x, w.T.copy())))
+    for rows in (1, 7, 8, 129):
+        np.testing.assert_array_equal(np.asarray(run(td.asarray(x[:rows]), laid)), got[:rows])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_halves_are_widened_as_they_are_read(dtype: Any) -> None:
+    x, w = numbers(9, 40), numbers(32, 40, seed=1).astype(dtype)
+    got = any_rows()(x, td.asarray(panels_of(w)))
+    wide = any_rows()(x, td.asarray(panels_of(w.astype(np.float32))))
+    np.testing.assert_array_equal(np.asarray(got), np.asarray(wide))
+
+
+def test_work_on_the_result_is_one_kernel_with_it() -> None:
+    w, bias, x = panels_of(numbers(32, 24)), numbers(32), numbers(5, 24)
+
+    def layer(x: Any, w: Any) -> Any:
+        return td.nn.gelu(panel_matmul(x, w) + bias, approximate=False)
+
+    assert len(td.explain(layer)(x, w).kernels) == 1
+    np.testing.assert_allclose(td.jit(layer)(x, w), layer(td.asarray(x), td.asarray(w)), rtol=2e-5)
+
+
+def test_derivatives_and_batches() -> None:
+    x, w = td.asarray(numbers(3, 20)), td.asarray(panels_of(numbers(32, 20, seed=1)))
+    plain = td.asarray(weight_of(np.asarray(w)))
+
+    def ours(x: Any, w: Any) -> Any:
+        return td.sum(td.sin(panel_matmul(x, w)))
+
+    def theirs(x: Any, w: Any) -> Any:
+        return td.sum(td.sin(x @ w.T))
+
+    dx, dw = td.grad(ours, argnums=(0, 1))(x, w)
+    ex, ew = td.grad(theirs, argnums=(0, 1))(x, plain)
+    np.testing.assert_allclose(dx, ex, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(weight_of(np.asarray(dw)), ew, rtol=1e-5, atol=1e-5)
+    many = td.asarray(numbers(4, 3, 20, seed=2))
+    batched = td.vmap(panel_matmul, in_axes=(0, None))(many, w)
+    np.testing.assert_allclose(batched[2], panel_matmul(many[2], w), rtol=1e-6)
+
+
+def test_plans_keep_inside_the_panels() -> None:
+    """A tile of two vectors of columns would read past an odd number of panels."""
+    machine = Machine(512, RegisterTile(12, 2), RegisterTile(6, 2), 8, parallel_groups=4)
+    size = MatmulSize((), td.Dim("rows", max=99), 48, 64)
+    assert plan_panels(size, machine.f32_tile, machine).tile.vectors == 1
+    even = MatmulSize((), 5, 64, 64)
+    assert plan_panels(even, machine.f32_tile, machine).tile.vectors == 2
+
+
+def test_what_does_not_fit_is_said() -> None:
+    with pytest.raises(DtypeError, match="panels of floats"):
+        td.jit(panel_matmul)(np.zeros((2, 3), np.int32), np.zeros((1, 3, 16), np.float32))
+    with pytest.raises(DtypeError, match="panels of f64"):
+        td.jit(panel_matmul)(np.zeros((2, 3)), np.zeros((1, 3, 16), np.float32))
+    with pytest.raises(ShapeError, match=r"panels \[m, k, 16\](.|\n)*panels_of"):
+        td.jit(panel_matmul)(np.zeros((2, 3), np.float32), np.zeros((1, 4, 16), np.float32))

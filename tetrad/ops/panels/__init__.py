@@ -1,0 +1,1 @@
+"""Products of rows with weights that were laid out in panels once."""
