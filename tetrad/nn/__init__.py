@@ -25,8 +25,21 @@ Axis = int | Sequence[int]
 # functions that are loaded when first used, by the file that has them
 LAZY = {
     "_attention": ("dot_product_attention",),
+    "_experts": ("grouped_matmul", "load_balance_loss", "top_k_experts"),
     "_linear_4bit": ("linear_4bit", "linear_4bit_affine_grouped"),
     "_linear_4bit_typed": ("linear_4bit_affine_grouped_typed",),
+    "_module": ("Module", "static_field"),
+    "_recurrent": ("gru", "gru_init", "lstm", "lstm_init"),
+    "_transformer": (
+        "gated_feed_forward",
+        "gated_feed_forward_init",
+        "multi_head_attention",
+        "multi_head_attention_init",
+        "transformer_decoder_layer",
+        "transformer_decoder_layer_init",
+        "transformer_encoder_layer",
+        "transformer_encoder_layer_init",
+    ),
     "_rope": ("axial_rope2d", "rope", "rope_tables"),
 }
 MODULES = ("initializers",)
