@@ -13,7 +13,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-collect_ignore = ["transforms/against_jax.py", "emulated"]  # need JAX, or an emulator; run by hand
+collect_ignore = [
+    "transforms/against_jax.py",
+    "nn/against_torch_blocks.py",
+    "emulated",
+]  # need JAX, PyTorch or an emulator; run by hand
 
 # These choose what is tested; any other flag would change what tests print or where they write.
 KEPT_FLAGS = ("TETRAD_TARGET", "TETRAD_CHECK", "TETRAD_THREADS")
