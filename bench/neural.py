@@ -13,9 +13,17 @@ import sys
 from collections.abc import Callable, Iterator
 
 import neural_attention
+import neural_convolution
+import neural_encoders
+import neural_rows
 from common import Options, Report, Row, options
 
-FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (neural_attention.rows,)
+FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (
+    neural_attention.rows,
+    neural_convolution.rows,
+    neural_encoders.rows,
+    neural_rows.rows,
+)
 
 
 def main() -> int:

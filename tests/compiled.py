@@ -21,7 +21,8 @@ from tetrad.graph.nodes import Graph
 from tetrad.lower.lower import Lowerer
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import Schedule
-from tetrad.schedule.text import parse, to_text
+from tetrad.schedule.parse import parse
+from tetrad.schedule.text import to_text
 from tetrad.schedule.verify import verify
 
 RED_ZONE = 64  # bytes after the arguments; after results it is what is left of their block

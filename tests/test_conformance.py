@@ -87,6 +87,8 @@ def is_small(op: Op, case: Case) -> bool:
     most = max((a.size for a in case.args), default=0)
     if op.name == "attention":
         return most <= LARGEST_CACHE
+    if op.name == "panel_matmul":  # a line of a panel of bytes has 64
+        return most <= LARGEST
     return most <= LARGEST and (op.kind != "special" or max(sizes, default=0) <= LONGEST)
 
 

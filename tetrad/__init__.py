@@ -32,6 +32,7 @@ lazy.PROVIDERS.update(
         "packed nibbles": "tetrad.arrays.int4",
         "quantised arrays": "tetrad.arrays.quantized",
         "compiled functions": "tetrad.compiler.jit",
+        "compiled graphs": "tetrad.compiler.run_graphs",
         "running kernels": "tetrad.compiler.run_kernels",
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",

@@ -159,6 +159,24 @@ def test_a_text_has_its_bits_beside_any_others(model: Model, count: int) -> None
     np.testing.assert_array_equal(model.embed(texts[::-1])[::-1], together)
 
 
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("dtype, near", [("f32", 1e-5), ("int8", 0.05)])
+def test_products_in_another_type(tmp_path: Path, arch: str, dtype: str, near: float) -> None:
+    path = write(tmp_path / "tiny.gguf", arch, **WIDE)
+    model, exact = td.load(path, dtype=dtype), td.load(path).embed(TEXTS)
+    found = model.embed(TEXTS)
+    error = np.abs(found - exact).max() / np.abs(exact).max()
+    assert error < near and (dtype == "f32") == (error == 0)
+    for text, vector in zip(TEXTS[:5], found, strict=False):
+        np.testing.assert_array_equal(model.embed(text), vector)
+
+
+def test_a_type_that_products_do_not_have(tmp_path: Path) -> None:
+    path = write(tmp_path / "tiny.gguf", "bert")
+    with pytest.raises(SettingError, match="dtype: expected one of f32, bf16, int8, got 'int4'"):
+        td.load(path, dtype="int4")
+
+
 def test_types_of_tokens_change_their_states(model: Model) -> None:
     text = np.int32([2, 4, 3, 5, 3])
     plain, same, other = (

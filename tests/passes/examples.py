@@ -28,6 +28,7 @@ from tetrad.ops.gather import gather
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import concat, expand, pad, reshape, slice_, stop_gradient, transpose
 from tetrad.ops.quotients import divide
+from tetrad.ops.reduce import reduce_sum
 from tetrad.passes.rewrite import full
 
 EXAMPLES: dict[str, list[Graph]] = {}
@@ -117,6 +118,17 @@ def _() -> tuple[Node, ...]:
     repeated = expand(arg(0, f32), shape=(2, 3))
     piece = slice_(repeated, starts=(0, 1), sizes=(2, 2), steps=(1, 1))
     return reshape(repeated, shape=(6,)), transpose(repeated, perm=(1, 0)), piece
+
+
+@example("layout.regroup_before_repeating")
+def _() -> tuple[Node, ...]:
+    bias, values = expand(x(3), shape=(2, 4, 3)), expand(x(2, 4, 1), shape=(2, 4, 3))
+    rows = expand(arg(0, f32, seq, 4, 1), shape=(seq, 4, 3))
+    return (
+        reshape(bias, shape=(8, 3)),
+        reshape(values, shape=(8, 3)),
+        reshape(rows, shape=(seq * 4, 3)),
+    )
 
 
 @example("layout.slice_everything")
@@ -390,7 +402,14 @@ def _() -> tuple[Node, ...]:
         add(product_in_groups(), bias),
         multiply(arg(2, f32, 2, 3, 8), product_in_groups()),
         negative(add(rows, more)),
+        multiply(product_in_groups(), expand(arg(2, f32, 2, 3, 1), shape=(2, 3, 8))),
+        negative(reshape(abs_(reduce_sum(matmul(x(6, 5), y(5, 3)), axes=(1,))), shape=(2, 3, 1))),
     )
+
+
+@example("regroup.reduce_before_regrouping")
+def _() -> tuple[Node, ...]:
+    return (reduce_sum(product_in_groups(), axes=(2,)),)
 
 
 @example("regroup.regroup_before_slicing")

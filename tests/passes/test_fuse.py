@@ -46,6 +46,38 @@ def test_kinds_of_groups(function: Program, kinds: list[str]) -> None:
     assert [group.kind for group in fuse(graph)] == kinds
 
 
+def dense(x: td.Array, w: td.Array, b: td.Array) -> td.Array:
+    return td.nn.gelu(x @ w + b) + x
+
+
+@pytest.mark.parametrize("rows", [6, td.Dim("rows", max=64)])
+def test_a_batch_of_rows_is_multiplied_with_its_epilogue(rows: td.Dim | int) -> None:
+    """A product of all rows at once is regrouped behind the work on it, not before."""
+    shapes = (rows, 8, 100), (100, 100), (100,)
+    graph = optimise(td.trace(dense)(*map(td.Spec, shapes)))
+    schedule = lower_graph(graph, Lowerer(current_target().machine))
+    assert [step.name for step in schedule.steps] == ["matmul_add_gelu_tanh"]
+
+
+def test_a_norm_after_a_product_of_a_batch_is_one_kernel() -> None:
+    def normed(x: td.Array, w: td.Array) -> td.Array:
+        return td.nn.layer_norm(x @ w + x)
+
+    graph = optimise(td.trace(normed)(td.Spec((6, 8, 100)), td.Spec((100, 100))))
+    schedule = lower_graph(graph, Lowerer(current_target().machine))
+    assert len(schedule.steps) == 2
+
+
+def test_products_that_meet_in_other_shapes_regroup_once() -> None:
+    def both(x: td.Array, w: td.Array, z: td.Array) -> td.Array:
+        return td.tanh(x @ w) * td.reshape(z @ w, (4, 6, 8)) + td.reshape(x @ w, (2, 12, 8)).sum()
+
+    shapes = (4, 6, 8), (8, 8), (24, 8)
+    optimise(td.trace(both)(*map(td.Spec, shapes)))  # ends
+    arrays = [np.random.default_rng(i).standard_normal(s) for i, s in enumerate(shapes)]
+    np.testing.assert_allclose(td.jit(both)(*arrays), both(*map(td.asarray, arrays)), rtol=1e-9)
+
+
 def test_halves_of_an_array_that_meet_again_do_not_double_the_code() -> None:
     """A product is differentiated in pairs; read where it is needed, its last element would be
     computed 512 times."""

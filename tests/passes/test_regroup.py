@@ -11,9 +11,10 @@ from tests.graph.graphs import arg, close
 from tetrad.core.dtypes import f32
 from tetrad.graph.evaluate import evaluate
 from tetrad.graph.nodes import Node
-from tetrad.ops.arithmetic import add, multiply
+from tetrad.ops.arithmetic import add
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.movement import expand, reshape, slice_
+from tetrad.ops.reduce import reduce_sum
 from tetrad.ops.transcendental import tanh
 from tetrad.passes.regroup import regroup
 
@@ -25,12 +26,12 @@ def product() -> Node:
 def untouched() -> dict[str, Node]:
     groups = reshape(product(), shape=(2, 3, 8))
     row = expand(arg(2, f32, 2, 1, 8), shape=(2, 3, 8))  # differs between rows
-    work = tanh(arg(2, f32, 2, 3, 8))
     return {
         "no product": add(reshape(arg(0, f32, 6, 4), shape=(2, 3, 4)), arg(1, f32, 2, 3, 4)),
         "rows are cut": tanh(reshape(product(), shape=(6, 2, 4))),
         "a bias for each group": add(groups, row),
-        "other work": multiply(groups, work),
+        "reduced over groups": reduce_sum(groups, axes=(1,)),
+        "reduced over all": reduce_sum(groups, axes=(1, 2)),
         "a slice between heads": reshape(
             slice_(product(), starts=(0, 3), sizes=(6, 4), steps=(1, 1)), shape=(6, 2, 2)
         ),

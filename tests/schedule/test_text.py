@@ -21,7 +21,8 @@ from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
 from tetrad.schedule.nodes import HostCall, HostMemory, HostRoom, Launch, Schedule, Slot
-from tetrad.schedule.text import kernels, literals, parse, parse_program, to_text
+from tetrad.schedule.parse import parse, parse_program
+from tetrad.schedule.text import kernels, literals, to_text
 
 PROGRAMS = {**TRANSFORMED, **SPECIAL}  # `tests.compiled` asks the same of every conformance case
 

@@ -19,7 +19,8 @@ from tests.modules import ROOT
 from tetrad.backends.cpu import code_cache
 from tetrad.core.errors import DtypeError, ShapeError, TraceError, UnsupportedError
 from tetrad.schedule.nodes import Callback
-from tetrad.schedule.text import parse, to_text
+from tetrad.schedule.parse import parse
+from tetrad.schedule.text import to_text
 
 Call = Callable[..., Any]
 BOTH = pytest.mark.parametrize("run", [lambda f: f, td.jit], ids=["eager", "jit"])

@@ -52,7 +52,7 @@ ROW_BY_ROW = {
     **dict.fromkeys(("after", "product_parts", "cumprod_parts", "product_groups"), COMPILING),
     **dict.fromkeys(("put_cache", "put_scales", "sample", "top_tokens"), RUNNING),
     **dict.fromkeys(("quantize_rows", "lowbit_rows", "interleave", "text_attention"), RUNNING),
-    **dict.fromkeys(("dequantize", "top_experts", "grouped_matmul"), RUNNING),
+    **dict.fromkeys(("byte_rows", "dequantize", "top_experts", "grouped_matmul"), RUNNING),
     "kernel_call": "a program of the user's: its rows are launched one after the other",
 }
 # Ops that draw no cases, and the tests that prove their rules.

@@ -99,8 +99,8 @@ class GroupQuantized:
         return factors if self.zero_point is None else (*factors, self.zero_point)
 
     def dequantize(self, dtype: Any = None) -> Array:
-        """The numbers, in the dtype of the array that was quantised or another. Compiled; a product
-        with them, inside a compiled function, never has them in memory.
+        """The numbers, in the dtype of the array that was quantised or another. They are computed
+        when somebody asks for elements; a product with them never has them in memory.
 
         >>> import tetrad as td
         >>> td.quant.quantize(td.asarray([0.5, -1.0, 2.0]), "int4", group=3).dequantize()
@@ -108,8 +108,8 @@ class GroupQuantized:
         """
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         parts = tuple(map(traced, self.parts))  # while tracing it is a node: products read through
-        run = decoded if is_traced(*parts) else compiled(decoded)
-        result: Array = guarded_call(run, parts, self.scheme, self.group, wanted)
+        settings = {"scheme": self.scheme, "group": self.group, "dtype": wanted}
+        result: Array = dequantize_groups(*parts, **settings)
         return result
 
     def to_bytes(self) -> bytes:
@@ -158,10 +158,6 @@ def guarded_call(run: Callable[..., Any], *args: Any) -> Any:
         return run(*args)
     except TetradError as error:
         raise located(error) from None
-
-
-def decoded(parts: tuple[Array, ...], scheme: str, group: int, dtype: DType) -> Any:
-    return dequantize_groups(*parts, scheme=scheme, group=group, dtype=dtype)
 
 
 def encoded(x: Array, scheme: str, group: int, has_zeros: bool) -> Any:

@@ -27,7 +27,7 @@ from tetrad.quant.format import FORMATS, format_named
 from tetrad.quant.lanes import DTYPES, LANES, lanes_of
 from tetrad.quant.separate import separate
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array
+from tetrad.tracing.operands import as_array, traced
 
 SETTINGS = ("group", "symmetric", "zero_point", "dtype")  # of formats in groups
 FLOATS = ("f32", "f16", "bf16")  # formats that are plain arrays
@@ -127,10 +127,11 @@ def quantize_in_blocks(x: Any, name: str) -> Array:
 
 
 def dequantize(w: Array) -> Array:
-    """The numbers of a quantised array."""
+    """The numbers of a quantised array, computed when somebody asks for elements; a product with
+    them never has them in memory."""
     if w.dtype in map(named, FLOATS):
         return w.astype(f32)
-    return dequantize_op(w)  # type: ignore[no-any-return]
+    return dequantize_op(traced(w))  # type: ignore[no-any-return]
 
 
 def to_bytes(w: Array) -> bytes:

@@ -35,7 +35,15 @@ from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
 from tetrad.passes.inline_custom import INLINE_CUSTOM
 from tetrad.passes.step import run_pass
-from tetrad.tracing.array import Array, ArrayStorage, TracedArray, array_type, fail, node_of
+from tetrad.tracing.array import (
+    Array,
+    ArrayStorage,
+    TracedArray,
+    array_type,
+    fail,
+    is_inline,
+    node_of,
+)
 from tetrad.tracing.context import current_trace, stack
 from tetrad.tracing.operands import dtype_holds, lent, scalar, wrap
 from tetrad.tracing.signature import Arguments, chosen, signature_of
@@ -170,11 +178,14 @@ class Jitted:
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arguments = self.signature.arguments(args, kwargs)
         if stack.traces:
+            arguments = self._opened(arguments)
             return self._inline(arguments, kinds_of(self.signature, arguments))
         arrays, key = self._arrays(arguments)
         bound = self._bounds.get(key)
         if bound is None:
-            bound = self._bind(arguments)
+            arguments = self._opened(arguments)
+            arrays, key = self._arrays(arguments)
+            bound = self._bounds.get(key) or self._bind(arguments)
             self._remember(key, bound, args, kwargs)
         self._check_numbers(arguments, bound.program)
         from_numpy = self.engine.from_numpy
@@ -183,6 +194,16 @@ class Jitted:
             ours = {i: arrays[i] is arguments.leaves[i] for i in bound.program.donated}
             storages = _given_up(arrays, ours, storages, self.engine)
         return _returned(bound, bound.run(storages, bound.dims))
+
+    def _opened(self, arguments: Arguments) -> Arguments:
+        """Numbers of low-bit weights among the arguments are handed over as their codes, unless
+        the function says something of its arguments' axes or memory."""
+        if self.dims is not None or any(self.donated):
+            return arguments
+        if not any(isinstance(x, Array) and is_inline(x) for x in arguments.leaves):
+            return arguments
+        made: Arguments = lazy.module("tetrad.tracing.deferred").opened(arguments)
+        return made
 
     def _check_numbers(self, arguments: Arguments, program: Specialisation) -> None:
         """A Python int travels in 64 bits: does it fit what the program makes of it?"""

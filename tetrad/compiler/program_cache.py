@@ -28,10 +28,11 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.infer import dim_names
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph, Literal
-from tetrad.schedule.text import kernels, literals, parse_program, to_text
 
 if TYPE_CHECKING:
-    pass
+    from tetrad.schedule import parse, text
+else:  # a start that finds its programs prints none, one that finds nothing reads none
+    parse, text = lazy.later("tetrad.schedule.parse"), lazy.later("tetrad.schedule.text")
 
 MOST_BYTES = 1 << 20  # of constants in an entry
 # Whatever has a hand in a schedule; tracing, explain and others do not.
@@ -92,10 +93,10 @@ def load(
         body = objects.disk_cache().get(key)
         if body is None:
             return None
-        symbols, homes, constants, text = entry_parts(body.decode(errors="replace"))
+        symbols, homes, constants, schedule_text = entry_parts(body.decode(errors="replace"))
         if not OBJECTS.recall(homes):
             return None
-        schedule, found = parse_program(text, literals_of(constants, large))
+        schedule, found = parse.parse_program(schedule_text, literals_of(constants, large))
         if len(found) != len(symbols):
             raise ParseError(f"expected code for {len(found)} kernels, got {len(symbols)}")
         pairs = zip(found.values(), symbols, strict=True)
@@ -113,10 +114,10 @@ def save(key: str, compiled: Executable, large: Sequence[Literal]) -> None:
     if any(literal.is_read for literal in large):
         return
     numbers = {literal: str(i) for i, literal in enumerate(large)}
-    constants = list(literals(compiled.schedule).values())
+    constants = list(text.literals(compiled.schedule).values())
     if sum(c.held.nbytes for c in constants if c not in numbers) <= MOST_BYTES:
         words = [numbers.get(c) or f"x{c.held.tobytes().hex()}" for c in constants]
-        body = f"{entry_head(compiled, words)}\n\n{to_text(compiled.schedule, sources=False)}"
+        body = f"{entry_head(compiled, words)}\n\n{text.to_text(compiled.schedule, sources=False)}"
         objects.disk_cache().put(key, body.encode())
 
 
@@ -126,19 +127,19 @@ def entry_head(compiled: Executable, constants: Sequence[str]) -> str:
     code, addresses = compiled.code, compiled.encoder.addresses
     # others add to it
     symbols = {address: symbol for symbol, address in code.addresses.copy().items()}
-    found = [symbols[addresses[kernel]] for kernel in kernels(compiled.schedule).values()]
+    found = [symbols[addresses[kernel]] for kernel in text.kernels(compiled.schedule).values()]
     lines = [f"code {symbol} {code.homes[symbol]}" for symbol in found]
     return "\n".join([*lines, " ".join(["constants", *constants])])
 
 
 def entry_parts(body: str) -> tuple[list[str], dict[str, str], list[str], str]:
     """The symbols of the kernels, where their code is, words for the constants, and the text."""
-    head, _, text = body.partition("\n\n")
+    head, _, rest = body.partition("\n\n")
     *lines, constants = [line.split(" ") for line in head.split("\n")]
     are_code = all(len(w) == 3 and w[0] == "code" and KEY.fullmatch(w[2]) for w in lines)
     if constants[0] != "constants" or not are_code:
         raise ParseError("expected code SYMBOL ENTRY lines and constants, then a schedule")
-    return [w[1] for w in lines], {w[1]: w[2] for w in lines}, constants[1:], text
+    return [w[1] for w in lines], {w[1]: w[2] for w in lines}, constants[1:], rest
 
 
 def literals_of(words: Sequence[str], large: Sequence[Literal]) -> dict[str, Literal]:

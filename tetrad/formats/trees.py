@@ -45,11 +45,12 @@ def save(path: str | os.PathLike[str], tree: Any, *, step: int = 0) -> None:
 
     All or nothing: until everything is on disk, what was under this name before stays there.
 
-    >>> import tetrad as td
+    >>> import tempfile, tetrad as td
     >>> params = {"w": td.ones((2, 2)), "b": td.zeros(2)}
     >>> state = td.optim.adam(1e-3).init(params)
-    >>> td.save("run.safetensors", (params, state), step=100)
-    >>> (params, state), step = td.load_tree("run.safetensors")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     td.save(f"{folder}/run.safetensors", (params, state), step=100)
+    ...     (params, state), step = td.load_tree(f"{folder}/run.safetensors")
     >>> step, params["b"]
     (100, Array([0., 0.], float32))
     """
@@ -68,9 +69,11 @@ def load_tree(path: str | os.PathLike[str], *, like: Any = None) -> SavedTree:
     like   a tree of the same structure, whose classes, shapes and dtypes are expected; needed where
            the classes of containers (dataclasses, named tuples) are not known when the file is read
 
-    >>> import tetrad as td
-    >>> td.save("k.safetensors", {"key": td.random.key(0), "losses": [2.5, 1.5], "name": "a run"})
-    >>> td.load_tree("k.safetensors").tree["losses"]
+    >>> import tempfile, tetrad as td
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = {"key": td.random.key(0), "losses": [2.5, 1.5], "name": "a run"}
+    ...     td.save(f"{folder}/run.safetensors", run)
+    ...     td.load_tree(f"{folder}/run.safetensors").tree["losses"]
     [2.5, 1.5]
     """
     with open_file(path) as file:

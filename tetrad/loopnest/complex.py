@@ -17,8 +17,9 @@ HELD: dict[DType, tuple[DType, int]] = {c64: (i64, 1), c128: (f64, 2), u4: (u8, 
 
 
 def held_as(dtype: DType) -> tuple[DType, int]:
-    """The element dtype of a buffer of these numbers, and the number of elements per number."""
-    return HELD.get(dtype, (dtype, 1))
+    """The element dtype of a buffer of these numbers, and the number of elements per number;
+    blocks of a quantised type are bytes."""
+    return HELD.get(dtype, (u8 if dtype.is_quantized else dtype, 1))
 
 
 def load_part(k: KernelBuilder, buffer: Buffer, at: Val, which: int) -> Val:

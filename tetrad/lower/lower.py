@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterator, Mapping
 
-from tetrad.core import show
+from tetrad.core import lazy, show
 from tetrad.core.dtypes import COMPILED_DTYPES
 from tetrad.core.errors import DtypeError, UnsupportedError
 from tetrad.core.machine import Machine
@@ -19,16 +19,11 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.kernel.nodes import Program
 from tetrad.loopnest.frame import Memory
 from tetrad.loopnest.transpose import lower_transpose
-from tetrad.lower.column_reductions import lower_columns
-from tetrad.lower.concat import lower_concat
 from tetrad.lower.control import CONTROL, lower_control, outputs_of
 from tetrad.lower.dedup import Look, Template, describe_reuse, look_of, reused
 from tetrad.lower.elementwise import copy_launch, lower_map
 from tetrad.lower.merge_kernels import Siblings, Told, describe_merged, told
 from tetrad.lower.op_kernels import lower_op
-from tetrad.lower.row_reductions import lower_rows
-from tetrad.lower.scan_in_lanes import lower_in_lanes
-from tetrad.lower.scan_in_workgroup import lower_in_workgroup
 from tetrad.passes.fused import Fused
 from tetrad.passes.in_place_updates import home, updates_of
 from tetrad.passes.plan_scan import ScanPlan
@@ -36,13 +31,18 @@ from tetrad.passes.step import show_step
 from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
 from tetrad.schedule.nodes import Call, Launch, Leaf, Schedule, Slot, Step
 
+row_reductions = lazy.later("tetrad.lower.row_reductions")
+column_reductions = lazy.later("tetrad.lower.column_reductions")
+concat = lazy.later("tetrad.lower.concat")
+scan_in_lanes = lazy.later("tetrad.lower.scan_in_lanes")
+scan_in_workgroup = lazy.later("tetrad.lower.scan_in_workgroup")
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch] | list[Leaf]"]
-GENERATORS: dict[str, Generator] = {
+GENERATORS: dict[str, Generator] = {  # most are loaded when a group first is of their kind
     "map": lower_map,
-    "rows": lower_rows,
-    "columns": lower_columns,
+    "rows": lambda *given: row_reductions.lower_rows(*given),
+    "columns": lambda *given: column_reductions.lower_columns(*given),
     "transpose": lower_transpose,
-    "concat": lower_concat,
+    "concat": lambda *given: concat.lower_concat(*given),
 }
 
 
@@ -172,8 +172,12 @@ def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> 
     plan = plans.get(node)
     if plan is None or not plan.is_one_kernel:
         return None
-    generate = lower_in_lanes if plan.how == "in_lanes" else lower_in_workgroup
-    return generate(node, plan, memory)
+    made: Launch = (
+        scan_in_lanes.lower_in_lanes(node, plan, memory)
+        if plan.how == "in_lanes"
+        else scan_in_workgroup.lower_in_workgroup(node, plan, memory)
+    )
+    return made
 
 
 def with_copies(lowered: Schedule, machine: Machine, placed: frozenset[int]) -> Schedule:

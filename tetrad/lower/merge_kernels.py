@@ -9,14 +9,19 @@ hundred branches, are compiled once.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from tetrad.core import show
+from tetrad.core import lazy, show
 from tetrad.core.record import replace
 from tetrad.graph.nodes import Graph
-from tetrad.kernel.merge import Merged, merged
 from tetrad.kernel.nodes import Program
 from tetrad.lower.dedup import Look, Outline
 from tetrad.schedule.nodes import Launch, Step
+
+if TYPE_CHECKING:
+    from tetrad.kernel import merge
+else:
+    merge = lazy.later("tetrad.kernel.merge")
 
 DEAR = "matmul"  # the kind whose kernels take so long to compile that two are compared
 MANY = 4  # others are when there are that many: one that is not told its sizes is the quicker one
@@ -30,7 +35,7 @@ class Siblings:
 
     def __init__(self, looks: Iterable[Look], told: dict[Program, Told]) -> None:
         self.told = told
-        self.compared: dict[tuple[Program, ...], Merged | None] = {}
+        self.compared: dict[tuple[Program, ...], merge.Merged | None] = {}
         self.waiting: dict[Outline, list[Program]] = {}
         missing: dict[Outline, set[Hashable]] = {}
         for look in looks:
@@ -88,10 +93,10 @@ class Siblings:
             families.append([program]) if family is None else family.append(program)
         return families
 
-    def merged(self, *programs: Program) -> Merged | None:
+    def merged(self, *programs: Program) -> merge.Merged | None:
         """Compared once: a family of two was when it was found."""
         if programs not in self.compared:
-            self.compared[programs] = merged(programs)
+            self.compared[programs] = merge.merged(programs)
         return self.compared[programs]
 
 

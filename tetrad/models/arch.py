@@ -17,10 +17,11 @@ import numpy as np
 
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType
-from tetrad.core.errors import UnsupportedError
+from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.core.record import record, replace
 from tetrad.core.types import ArrayType
 from tetrad.models.config import Config, Metadata
+from tetrad.models.folder.spelling import FolderNames
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
@@ -28,6 +29,7 @@ from tetrad.tracing.array import Array
 C = TypeVar("C", bound=Config)  # the config of the architecture
 Weights = Mapping[str, Array]
 Arrays = tuple[Array, ...]
+PRECISIONS = ("f32", "bf16", "int8")  # of products, where a caller asks for one
 FOLDER = os.path.join(os.path.dirname(__file__), "architectures")
 
 
@@ -78,6 +80,12 @@ class BlockInputs:
         return replace(self, state=tuple(state))
 
 
+def as_they_came(c: Any, weights: dict[str, Array], dtype: str) -> dict[str, Array]:
+    if dtype:
+        raise SettingError("dtype", f"none for {c.arch}: only encoders take one", dtype)
+    return weights
+
+
 @record
 class Architecture(Generic[C]):
     """What there is to say of one kind of model; a step is `inputs`, the blocks, `output`, and
@@ -101,8 +109,12 @@ class Architecture(Generic[C]):
     # logits from hidden states; None: it has none
     head: Callable[[C, Weights, Array], Array] | None
     order: Callable[[C, str], np.ndarray | None]  # of a tensor's rows, None for that of the file
-    # the weights of a block as its function wants them, from those of the file
-    prepare: Callable[[C, dict[str, Array]], dict[str, Array]] = lambda c, weights: weights
+    folder: FolderNames | None = None  # how a Hugging Face folder spells it; None: not read
+    # what ranks texts: logits from the states that stand for texts
+    classify: Callable[[C, Weights, Array], Array] | None = None
+    # the weights of a block as its function wants them, from those of the file; "" or one of
+    # PRECISIONS says in what products are computed
+    prepare: Callable[[C, dict[str, Array], str], dict[str, Array]] = as_they_came
 
     def functions(self) -> list[Any]:
         """What a step is traced from."""

@@ -26,7 +26,10 @@ from tetrad.models.arch import (
     as_in_the_file,
 )
 from tetrad.models.caches import cache_types
-from tetrad.models.config import Config, Metadata, common_fields
+from tetrad.models.config import MOST_CONTEXT, MOST_LAYERS, Config, Metadata, common_fields
+from tetrad.models.folder.rope import rope_factors, rope_keys, turned_channels
+from tetrad.models.folder.settings import FolderSettings
+from tetrad.models.folder.spelling import FolderNames
 from tetrad.models.library import layers, nn
 from tetrad.models.rope import MOST_CHANNELS, Rope, read_rope, rope_order
 from tetrad.models.shapes import Expected
@@ -128,6 +131,57 @@ def read_experts(meta: Metadata) -> Experts:
         )
     hidden = meta.count("expert_feed_forward_length", meta.count("feed_forward_length", 0, least=0))
     return Experts(count, used, hidden, meta.flag("expert_weights_norm", True))
+
+
+def folder_keys(s: FolderSettings) -> dict[str, object]:
+    """The same from the config.json of llama and its relatives."""
+    s.word("hidden_act", "silu", ("silu",))
+    width, heads = s.count("hidden_size"), s.count("num_attention_heads")
+    size = s.count("head_dim", width // heads or 1, most=MOST_CHANNELS)
+    return {
+        "block_count": s.count("num_hidden_layers", most=MOST_LAYERS),
+        "context_length": s.count("max_position_embeddings", most=MOST_CONTEXT),
+        "embedding_length": width,
+        "feed_forward_length": s.count("intermediate_size"),
+        "attention.head_count": heads,
+        "attention.head_count_kv": s.count("num_key_value_heads", heads),
+        "attention.key_length": size,
+        "attention.value_length": size,
+        "attention.layer_norm_rms_epsilon": s.positive("rms_norm_eps", 1e-6),
+        "attention.sliding_window": s.count("sliding_window", 0, least=0),
+        "rope.dimension_count": turned_channels(s),
+        **rope_keys(s),
+    }
+
+
+def unwindowed_keys(s: FolderSettings) -> dict[str, object]:
+    """Of models that name a window and do not use it."""
+    if s.flag("use_sliding_window", False):
+        raise s.error("use_sliding_window", "expected false: windows on some layers are not read")
+    return {**folder_keys(s), "attention.sliding_window": 0}
+
+
+NAMES = FolderNames(
+    keys=folder_keys,
+    made=rope_factors,
+    prefixes=("model.", ""),
+    outer={"token_embd": "embed_tokens", "output_norm": "norm"},
+    heads={"output": "lm_head"},
+    layer="layers.",
+    block={
+        "attn_norm": "input_layernorm",
+        "attn_q": "self_attn.q_proj",
+        "attn_k": "self_attn.k_proj",
+        "attn_v": "self_attn.v_proj",
+        "attn_q_norm": "self_attn.q_norm",
+        "attn_k_norm": "self_attn.k_norm",
+        "attn_output": "self_attn.o_proj",
+        "ffn_norm": "post_attention_layernorm",
+        "ffn_gate": "mlp.gate_proj",
+        "ffn_up": "mlp.up_proj",
+        "ffn_down": "mlp.down_proj",
+    },
+)
 
 
 # -- tensors ---------------------------------------------------------------------------------------
@@ -245,11 +299,12 @@ def decoder(
     kinds: Callable[[D], Sequence[Layer]] = layers_alike,
     head: Callable[[D, Weights, Array], Array] = output_matrix,
     order: Callable[[D, str], np.ndarray | None] = as_in_the_file,
+    folder: FolderNames | None = None,
 ) -> Architecture[D]:
     """An architecture that is like llama where nothing else is said."""
     return Architecture(
         name=name, config=config, outer=outer_shapes, shapes=shapes, state=ModelState(Keeps.TOKENS,
         keys_and_values),
         inputs=inputs, kinds=kinds, shared=turns, block=block, output=output_norm, head=head,
-        order=order,
+        order=order, folder=folder,
     )  # fmt: skip

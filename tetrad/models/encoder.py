@@ -31,11 +31,13 @@ from tetrad.models.arch import (
     as_in_the_file,
     nothing_shared,
 )
-from tetrad.models.config import Config, Metadata, common_fields
-from tetrad.models.library import layers
+from tetrad.models.config import MOST_CONTEXT, MOST_LAYERS, Config, Metadata, common_fields
+from tetrad.models.folder.settings import FolderSettings
+from tetrad.models.folder.spelling import FolderNames
+from tetrad.models.library import layers, td
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors, aligned_copy
-from tetrad.quant.panels import panels_of
+from tetrad.quant.panels import BYTES, in_bytes, panels_of
 from tetrad.tracing.array import Array
 
 QKV, ENDS = ("attn_q", "attn_k", "attn_v"), ("weight", "bias")
@@ -85,6 +87,21 @@ def token_types(meta: Metadata) -> int:
     )
 
 
+def folder_keys(s: FolderSettings) -> dict[str, object]:
+    """The same from the config.json of BERT and its relatives."""
+    s.word("hidden_act", "gelu", ("gelu",))
+    s.word("position_embedding_type", "absolute", ("absolute",))
+    return {
+        "block_count": s.count("num_hidden_layers", most=MOST_LAYERS),
+        "context_length": s.count("max_position_embeddings", most=MOST_CONTEXT),
+        "embedding_length": s.count("hidden_size"),
+        "feed_forward_length": s.count("intermediate_size"),
+        "attention.head_count": s.count("num_attention_heads"),
+        "attention.layer_norm_epsilon": s.positive("layer_norm_eps", 1e-12),
+        "tokenizer.ggml.token_type_count": s.count("type_vocab_size", 2),
+    }
+
+
 # -- tensors ---------------------------------------------------------------------------------------
 
 
@@ -99,23 +116,48 @@ def linear_shapes(name: str, rows: int, columns: int) -> Iterator[Expected]:
     yield Expected(f"{name}.bias", (rows,), False)
 
 
+def head_shapes(c: Encoder) -> Iterator[Expected]:
+    """What ranks texts, where a file has it: a dense layer, and one number of its result."""
+    yield Expected("cls.weight", (c.width, c.width), False)
+    yield Expected("cls.bias", (c.width,), False)
+    yield Expected("cls.output.weight", (1, c.width), False)
+    yield Expected("cls.output.bias", (1,), False)
+
+
 def outer_shapes(c: Encoder) -> Iterator[Expected]:
     yield Expected("token_embd.weight", (c.vocab, c.width))
     yield Expected("token_types.weight", (c.token_types, c.width), False)
     yield from norm_shapes(c, "token_embd_norm")
 
 
-def in_panels(c: Encoder, weights: dict[str, Array]) -> dict[str, Array]:
-    """Matrices of floats in panels; queries, keys and values as one where their weights allow."""
+def in_panels(c: Encoder, weights: dict[str, Array], dtype: str) -> dict[str, Array]:
+    """Matrices of floats in panels, of `dtype` where one is asked for; queries, keys and values as
+    one where their weights allow."""
     parts = [{end: weights.get(f"{name}.{end}") for end in ENDS} for name in QKV]
     kept = dict(weights)
-    for end in ENDS:
-        rows = [part[end] for part in parts]
-        if can_stack(parts) and rows[0] is not None:
-            kept[f"attn_qkv.{end}"] = stacked([row for row in rows if row is not None])
     if can_stack(parts):
+        for end in ENDS:
+            rows = [part[end] for part in parts if part[end] is not None]
+            kept |= {f"attn_qkv.{end}": stacked(rows)} if rows else {}
         kept = {name: w for name, w in kept.items() if name.rpartition(".")[0] not in QKV}
-    return {name: w if not fills_panels(w) else laid(w) for name, w in kept.items()}
+    made: dict[str, Array] = {}
+    for name, weight in kept.items():
+        made |= laid(name, weight, dtype) if fills_panels(weight) else {name: weight}
+    return made
+
+
+def laid(name: str, weight: Array, dtype: str) -> dict[str, Array]:
+    """In panels; a weight in 8 bits has scales and offsets beside it."""
+    if dtype == "int8" and weight.shape[1] % BYTES == 0:
+        parts, stem = in_bytes(weight.view), name.removesuffix(".weight")
+        names = (name, f"{stem}.scale", f"{stem}.offset")
+        return dict(zip(names, map(placed, parts), strict=True))
+    wide = weight.view.astype(np.float32) if dtype == "f32" else weight.view
+    return {name: placed(panels_of(wide))}
+
+
+def placed(values: np.ndarray) -> Array:
+    return Array.from_numpy(aligned_copy(values))
 
 
 def can_stack(parts: Sequence[Mapping[str, Array | None]]) -> bool:
@@ -129,12 +171,8 @@ def fills_panels(weight: Array) -> bool:
     return weight.ndim == 2 and weight.dtype.is_float and weight.shape[0] % LANES == 0
 
 
-def laid(weight: Array) -> Array:
-    return Array.from_numpy(aligned_copy(panels_of(weight.view)))
-
-
-def stacked(rows: Sequence[Array]) -> Array:
-    return Array.from_numpy(aligned_copy(np.concatenate([row.view for row in rows])))
+def stacked(rows: Sequence[Array | None]) -> Array:
+    return Array.from_numpy(np.concatenate([row.view for row in rows if row is not None]))
 
 
 # -- the step --------------------------------------------------------------------------------------
@@ -161,6 +199,11 @@ def normalised(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
     return layers.layer_norm(embedded(c, weights, batch), weights, "token_embd_norm", c.epsilon)
 
 
+def tanh_head(c: Encoder, weights: Weights, x: Array) -> Array:
+    """Scores from the first states of texts."""
+    return layers.linear(td.tanh(layers.linear(x, weights, "cls")), weights, "cls.output")
+
+
 def as_they_are(c: Config, weights: Weights, x: Array) -> Array:
     return x
 
@@ -178,11 +221,13 @@ def encoder(
     inputs: Callable[[E, Weights, TokenBatch], Array] = normalised,
     shared: Callable[[Any, TokenBatch], Arrays] = nothing_shared,
     kinds: Callable[[E], Any] = all_alike,
+    folder: FolderNames | None = None,
+    classify: Callable[[E, Weights, Array], Array] | None = None,
 ) -> Architecture[E]:
     """An architecture whose tokens see the whole text, like bert where nothing else is said."""
     return Architecture(
         name=name, config=config, outer=outer, shapes=shapes, state=ModelState(Keeps.NOTHING,
         no_state),
         inputs=inputs, kinds=kinds, shared=shared, block=block, output=as_they_are, head=None,
-        order=as_in_the_file, prepare=in_panels,
+        order=as_in_the_file, prepare=in_panels, folder=folder, classify=classify,
     )  # fmt: skip

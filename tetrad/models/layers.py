@@ -24,7 +24,7 @@ from tetrad.ops.attention.op import attention as attention_op
 from tetrad.ops.attention.texts import text_attention
 from tetrad.ops.experts.op import grouped_matmul, top_experts
 from tetrad.ops.matmul.op import matmul
-from tetrad.ops.panels.op import panel_matmul
+from tetrad.ops.panels.op import byte_rows, panel_matmul
 from tetrad.ops.quantized.op import lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
 from tetrad.tracing.array import Array
@@ -43,7 +43,13 @@ def put(at: BlockInputs, keys: Array, values: Array) -> BlockInputs:
 
 def linear(x: Array, weights: Weights, name: str) -> Array:
     """x w^T + b. Rows of x are in 8 bits where the weight is a low-bit one."""
-    y = product(x, weights[f"{name}.weight"])
+    scale = weights.get(f"{name}.scale")
+    if scale is None:
+        y = product(x, weights[f"{name}.weight"])
+    else:
+        codes, sizes = byte_rows(x)
+        total = panel_matmul(codes, weights[f"{name}.weight"]) + weights[f"{name}.offset"]
+        y = total.astype(f32) * (sizes * scale)
     bias = weights.get(f"{name}.bias")
     return y if bias is None else y + bias
 

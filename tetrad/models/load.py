@@ -1,4 +1,4 @@
-"""Models, load: a GGUF file in, a model that generates out.
+"""Models, load: a GGUF file or a Hugging Face folder in, a model that generates out.
 
 The one place where the pieces meet: the file is opened, its architecture named, its numbers and
 shapes checked, its weights laid out for the kernels, its tokeniser and chat template made. What is
@@ -8,7 +8,8 @@ done with them is `model`'s.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,13 @@ from tetrad.core.errors import FileFormatError, SettingError
 from tetrad.core.extras import check_extra
 from tetrad.core.jobs import JOBS
 from tetrad.formats import gguf
-from tetrad.models.arch import Architecture, architecture_named
+from tetrad.models.arch import PRECISIONS, Architecture, architecture_named
 from tetrad.models.config import Config, Metadata
 from tetrad.models.rope import MOST_CHANNELS
 from tetrad.models.shapes import check_factors, check_shapes
 from tetrad.models.steps import Programs, Step
 from tetrad.models.weight_layout import load_weights
-from tetrad.models.weights import factors_of
+from tetrad.models.weights import ModelFile, factors_of
 from tetrad.tracing.array import Array
 
 if TYPE_CHECKING:
@@ -69,7 +70,11 @@ class ModelParts:
 
 
 def load_parts(
-    path: str | os.PathLike[str], *, context: int = 0, overrides: Mapping[str, object] | None = None
+    path: str | os.PathLike[str],
+    *,
+    context: int = 0,
+    overrides: Mapping[str, object] | None = None,
+    dtype: str = "",
 ) -> ModelParts:
     """Opens and checks a file and lays out its weights; `context` positions will be asked for (0:
     all it can).
@@ -79,18 +84,34 @@ def load_parts(
     step says so.
     """
     check_extra("tokenizers", "td.load")
-    with gguf.open_file(path) as file:
+    if dtype and dtype not in PRECISIONS:
+        raise SettingError("dtype", f"one of {', '.join(PRECISIONS)}", dtype)
+    with open_model(path) as file:
         arch = architecture_named(file.metadata.get("general.architecture"), file.path)
         metadata = overridden(file.metadata, overrides or {}, arch.name)
         config = read_config(file, Metadata(metadata, file.path, arch.name, context), arch)
         check_shapes(file, arch.outer(config), arch.shapes(config), config.layers)
-        making = JOBS.submit(lambda: read_tokenizer(metadata, file.path, config))
+        making = JOBS.submit(lambda: read_tokenizer(metadata, file, config))
         try:
-            programs = read_programs(file, arch, config)
+            programs = read_programs(file, arch, config, dtype)
         finally:
             making.wait()  # it reads from the file
         file.check()  # what was copied is from one and the same file
         return ModelParts(file.path, metadata, config, programs, making.result())
+
+
+@contextmanager
+def open_model(path: str | os.PathLike[str]) -> Iterator[ModelFile]:
+    """A GGUF file, or a folder as if it were one."""
+    place = os.fsdecode(path)
+    if os.path.isdir(place):
+        file: ModelFile = lazy.module("tetrad.models.folder.file").open_folder(place)
+    else:
+        file = gguf.open_file(place)
+    try:
+        yield file
+    finally:
+        file.close()
 
 
 def overridden(
@@ -109,7 +130,7 @@ def overridden(
     return {**metadata, **overrides, **{f"{arch}.{key}": overrides[key] for key in own}}
 
 
-def read_config(file: gguf.File, metadata: Metadata, arch: Architecture[Any]) -> Config:
+def read_config(file: ModelFile, metadata: Metadata, arch: Architecture[Any]) -> Config:
     embedding = file.tensors.get("token_embd.weight")
     if embedding is None or len(embedding.shape) != 2:
         raise FileFormatError("expected a matrix token_embd.weight, there is none", file=file.path)
@@ -118,10 +139,11 @@ def read_config(file: gguf.File, metadata: Metadata, arch: Architecture[Any]) ->
     return config
 
 
-def read_programs(file: gguf.File, arch: Architecture[Any], config: Config) -> Programs:
-    weights, files = load_weights(file, lambda name: arch.order(config, name))
+def read_programs(file: ModelFile, arch: Architecture[Any], config: Config, dtype: str) -> Programs:
+    is_folder = os.path.isdir(file.path)  # there rows have the order that layers want
+    weights, files = load_weights(file, lambda n: None if is_folder else arch.order(config, n))
     outer, layers = by_block(weights, config)
-    prepared = [arch.prepare(config, block) for block in layers]
+    prepared = [arch.prepare(config, block, dtype) for block in layers]
     return Programs(Step(arch, config, outer, prepared), files)
 
 
@@ -140,9 +162,13 @@ def by_block(
     return outer, layers
 
 
-def read_tokenizer(metadata: Mapping[str, object], path: str, config: Config) -> Tokenizer:
+def read_tokenizer(metadata: Mapping[str, object], file: ModelFile, config: Config) -> Tokenizer:
     """Made, and its library loaded, beside the weights: a large vocabulary takes as long as those
     of a small model."""
+    path = file.path
+    if os.path.isdir(path):
+        library = lazy.module("tetrad.text.tokenizer_json")
+        return library.tokenizer_from_folder(path, config.vocab)  # type: ignore[no-any-return]
     tokens = metadata.get("tokenizer.ggml.tokens")
     count = len(tokens) if isinstance(tokens, Sequence) else 0
     if count > config.vocab:  # said before anything is made of them

@@ -55,6 +55,15 @@ RECOMMENDED = {"temp": "temperature", "penalty_last_n": "repeat_last_n",
 Prompt = str | Sequence[int]
 
 
+NAMED_POOLINGS = {"mean": "mean", "cls": "first", "first": "first", "last": "last"}
+
+
+def pooling_named(name: object) -> str:
+    if not isinstance(name, str) or name not in NAMED_POOLINGS:
+        raise SettingError("pooling", "mean, cls or last", name)
+    return NAMED_POOLINGS[name]
+
+
 @guarded
 def load(
     path: str | os.PathLike[str],
@@ -64,17 +73,22 @@ def load(
     kv: str = "f16",
     patience: float = math.inf,
     overrides: Mapping[str, object] | None = None,
+    dtype: str = "",
 ) -> Model:
-    """A model from a GGUF file. `context` 0 is what the model was trained for; `slots` sequences
+    """A model from a GGUF file, or from a Hugging Face folder (config.json, model.safetensors or
+    its shards, tokenizer.json). `context` 0 is what the model was trained for; `slots` sequences
     can run at a time.
 
     `overrides` take the place of metadata: {"rope.scaling.type": "yarn", "rope.scaling.factor":
     4.0}; keys that begin with `rope.` are those of the model's architecture.
 
+    With `dtype` "bf16" or "int8" an encoder computes its products in these types, quicker and less
+    exactly; docs/models.md says how much.
+
     With `patience`, evaluating a long prompt lets others have their turn, and looks whether it was
     cancelled, about so often (in seconds).
     """
-    parts = load_parts(path, context=context, overrides=overrides)
+    parts = load_parts(path, context=context, overrides=overrides, dtype=dtype)
     model = Model(parts, context=context, slots=slots, kv=kv, patience=patience)
     model.recipe = partial(
         load,
@@ -84,6 +98,7 @@ def load(
         kv=kv,
         patience=patience,
         overrides=overrides,
+        dtype=dtype,
     )
     return model
 
@@ -318,24 +333,61 @@ class Model:
         )
 
     @guarded
-    def embed(self, texts: str | Sequence[Prompt], *, normalize: bool = True) -> np.ndarray:
-        """f32[texts, width]: the mean of the last hidden states (or as the file's pooling_type
-        says), of length 1.
+    def embed(
+        self,
+        texts: str | Sequence[Prompt],
+        *,
+        normalize: bool | None = None,
+        pooling: str | None = None,
+        truncate: bool = False,
+    ) -> np.ndarray:
+        """f32[texts, width]: the mean of the last hidden states (or as the model's own files say),
+        of length 1.
 
         A text may also be a list of tokens, in a list of texts.
+
+        normalize   of length 1; None: as the model says, yes if it says nothing
+        pooling     "mean", "cls" (the first state) or "last"; None: as the model says
+        truncate    cut texts that are longer than the model takes, in place of an error
         """
-        pooling = POOLINGS[self.pooling]
+        chosen = POOLINGS[self.pooling] if pooling is None else pooling_named(pooling)
+        normalize = self.normalizes if normalize is None else normalize
         if not isinstance(texts, str | Sequence):
             raise TextError(f"texts: expected text or a list of texts, got {type(texts).__name__}")
         if isinstance(texts, str):
-            return np.asarray(self.embed([texts], normalize=normalize)[0])
+            texts, is_one = [texts], True
+        else:
+            is_one = False
         found = np.zeros((len(texts), self.config.width), np.float32)
-        tokens = [self.prompt_tokens(text) for text in texts]
+        tokens = [self.text_tokens(text, truncate) for text in texts]
         for i, states in enumerate(self.text_states(tokens)):
-            found[i] = pooled(self._finite(states), pooling)
+            found[i] = pooled(self._finite(states), chosen)
         if normalize:
             wide = found.astype(np.float64)  # squares of large values are none in f32
             found = (wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), 1e-12)).astype(
                 np.float32
             )
-        return found
+        return found[0] if is_one else found
+
+    def text_tokens(self, text: Prompt, truncate: bool) -> list[int]:
+        """The tokens of a text to embed; a long one is cut where that is asked for, and keeps the
+        tokens behind it that the model expects."""
+        if not truncate or not isinstance(text, str):
+            return self.prompt_tokens(text)
+        tokens, most = self.tokenizer.encode(text), self.longest_text
+        if len(tokens) <= most:
+            return self.prompt_tokens(tokens or text)
+        bare = self.tokenizer.encode(text, add_special=False)
+        around = len(tokens) - len(bare)
+        return self.prompt_tokens(self.tokenizer.framed(bare[: max(most - around, 0)]))
+
+    @property
+    def longest_text(self) -> int:
+        """Tokens of a text that is not cut: as the model's files say, at most the context."""
+        said = self.metadata.get(f"{self.config.arch}.longest_text")
+        return min(said, self.context) if isinstance(said, int) else self.context
+
+    @property
+    def normalizes(self) -> bool:
+        """Have vectors length 1 where nothing else is asked for?"""
+        return self.metadata.get(f"{self.config.arch}.normalize") is not False

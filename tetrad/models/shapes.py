@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from tetrad.core.errors import FileFormatError, UnsupportedError
 from tetrad.core.record import record, replace
-from tetrad.formats.gguf import File, Tensor
-from tetrad.models.weights import FLOATS
+from tetrad.formats.gguf import Tensor
+from tetrad.models.weights import FLOATS, ModelFile
 
 # the config holds these
 FACTORS = {"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"}
@@ -25,10 +25,11 @@ class Expected:
     name: str
     shape: tuple[int, ...]
     is_needed: bool = True
+    from_block: int = 0  # blocks before this one have none
 
 
 def check_shapes(
-    file: File, outer: Iterable[Expected], blocks: Iterable[Expected], layers: int
+    file: ModelFile, outer: Iterable[Expected], blocks: Iterable[Expected], layers: int
 ) -> None:
     """The file's tensors against those outside the blocks and those of every block; more than these
     is an error."""
@@ -47,10 +48,11 @@ def check_shapes(
 def in_every_block(blocks: Iterable[Expected], layers: int) -> Iterator[Expected]:
     each = list(blocks)
     for i in range(layers):
-        yield from (replace(tensor, name=f"blk.{i}.{tensor.name}") for tensor in each)
+        there = [tensor for tensor in each if i >= tensor.from_block]
+        yield from (replace(tensor, name=f"blk.{i}.{tensor.name}") for tensor in there)
 
 
-def check_tensor(file: File, expected: Expected) -> None:
+def check_tensor(file: ModelFile, expected: Expected) -> None:
     tensor = file.tensors.get(expected.name)
     if tensor is None:
         if expected.is_needed:
@@ -66,7 +68,7 @@ def check_tensor(file: File, expected: Expected) -> None:
         raise wrong(tensor, f"expected a list of {', '.join(FLOATS)}, got {tensor.format}")
 
 
-def check_factors(file: File, most: int) -> None:
+def check_factors(file: ModelFile, most: int) -> None:
     """The factors of a rope, which are read before the rest is checked: floats, at most `most`."""
     for name in FACTORS & file.tensors.keys():
         tensor = file.tensors[name]

@@ -1,7 +1,7 @@
 """Models, weight layout: all weights of a file laid out for the kernels, quickly and in little more
 memory than they need.
 
-Receives an open GGUF file, returns its tensors as arrays by name. Low-bit ones are interleaved
+Receives an open model file, returns its tensors as arrays by name. Low-bit ones are interleaved
 (`quant.lanes`) by compiled code, on all processors, into one piece of memory. Nothing of it is kept
 on disk: docs/adr/0010 says why.
 """
@@ -26,8 +26,9 @@ from tetrad.core.limits import check_memory
 from tetrad.core.record import record
 from tetrad.core.sizes import Dim, plain
 from tetrad.core.types import ArrayType
-from tetrad.formats.gguf import File, Pin, Tensor
-from tetrad.models.weights import FLOATS, load_floats
+from tetrad.formats.gguf import Tensor
+from tetrad.formats.pin import Pin
+from tetrad.models.weights import FLOATS, ModelFile, load_floats
 from tetrad.quant.lanes import DTYPES, LANES, LINE, ROWS, Lanes
 from tetrad.tracing.array import Array, array_type
 
@@ -83,7 +84,7 @@ class PlacedTensor:
         return memory[self.start : self.start + self.nbytes].reshape(self.storage)
 
 
-def load_weights(file: File, order_of: Order) -> tuple[dict[str, Array], tuple[Pin, ...]]:
+def load_weights(file: ModelFile, order_of: Order) -> tuple[dict[str, Array], tuple[Pin, ...]]:
     """The tensors of a file, in its order, and the files in which some of them stay.
 
     What was read of the file is given back at once, and the largest batches come first: when memory
@@ -115,11 +116,11 @@ def load_weights(file: File, order_of: Order) -> tuple[dict[str, Array], tuple[P
         else:
             file.release(name)
     return {name: weights[name] for name in file.tensors}, tuple(
-        file.pins[path] for path in in_place
+        file.pins[path] for path in in_place if path in file.pins
     )
 
 
-def plan(file: File) -> tuple[list[PlacedTensor], int]:
+def plan(file: ModelFile) -> tuple[list[PlacedTensor], int]:
     """Where each low-bit tensor goes, and how many bytes they take."""
     found: list[PlacedTensor] = []
     start = 0
@@ -151,7 +152,7 @@ def laid_out(format: str, shape: tuple[int, ...]) -> tuple[ArrayType, tuple[int,
     return kind, (plain(rows), plain(nbytes))
 
 
-def small_formats(file: File) -> set[str]:
+def small_formats(file: ModelFile) -> set[str]:
     """Those of which there is so little that compiling takes longer than NumPy."""
     sizes = Counter[str]()
     for tensor in file.tensors.values():
@@ -224,7 +225,7 @@ class Patterns:
         return moved, places + place.start
 
 
-def lay_out(file: File, batch: list[PlacedTensor], patterns: Patterns, memory: Array) -> None:
+def lay_out(file: ModelFile, batch: list[PlacedTensor], patterns: Patterns, memory: Array) -> None:
     """Put some more tensors into the memory."""
     first = batch[0]
     starts, places = (np.concatenate(parts) for parts in zip(*map(patterns.of, batch), strict=True))
@@ -250,7 +251,7 @@ def interleaver(format: str) -> NamedFunction:
 
 
 def lay_out_slowly(
-    file: File, place: PlacedTensor, order: np.ndarray | None, target: np.ndarray
+    file: ModelFile, place: PlacedTensor, order: np.ndarray | None, target: np.ndarray
 ) -> None:
     """With NumPy, some rows at a time."""
     rows, raw = (

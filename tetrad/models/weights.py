@@ -1,4 +1,4 @@
-"""Models, weights: tensors of floats of a GGUF file as arrays that compiled code reads.
+"""Models, weights: tensors of floats of a model file as arrays that compiled code reads.
 
 Receives an open file, returns arrays, in place where that can be; low-bit tensors are `packed`'s.
 `shapes` has checked every tensor before a byte of it is read.
@@ -6,12 +6,14 @@ Receives an open file, returns arrays, in place where that can be; low-bit tenso
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 
 from tetrad.core.dtypes import bf16, f16, f32
-from tetrad.formats.gguf import File
+from tetrad.formats.gguf import Tensor
+from tetrad.formats.pin import Pin
 from tetrad.tracing.array import Array
 
 # a small tensor of floats by name, or None where the file has none
@@ -21,17 +23,47 @@ FLOATS = {"f32": f32, "f16": f16, "bf16": bf16}
 COPIED = 256 << 10
 
 
-def read_floats(file: File, name: str) -> np.ndarray:
+class ModelFile(Protocol):
+    """An open model: a GGUF file, or a folder that looks like one."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def metadata(self) -> Mapping[str, object]: ...
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]: ...
+
+    @property
+    def pins(self) -> Mapping[str, Pin]: ...
+
+    def data(self, name: str) -> np.ndarray:
+        """The bytes of a tensor, in place where they lie in a file."""
+
+    def contents(self, file: str) -> np.ndarray:
+        """All bytes of the file that a tensor lies in."""
+
+    def check(self) -> None:
+        """Raises if a file was changed in place since it was opened."""
+
+    def release(self, name: str) -> None:
+        """Gives up the memory of a tensor of which something has been made."""
+
+    def close(self) -> None: ...
+
+
+def read_floats(file: ModelFile, name: str) -> np.ndarray:
     """A tensor of floats as NumPy has it, in place."""
     tensor = file.tensors[name]
     return file.data(name).view(FLOATS[tensor.format].np).reshape(tensor.shape)
 
 
-def factors_of(file: File) -> Factors:
+def factors_of(file: ModelFile) -> Factors:
     return lambda name: read_floats(file, name).astype(np.float64) if name in file.tensors else None
 
 
-def load_floats(file: File, name: str, order: np.ndarray | None) -> Array:
+def load_floats(file: ModelFile, name: str, order: np.ndarray | None) -> Array:
     """A tensor of floats where it lies, or copied if it is small, kernels want it elsewhere or in
     another order."""
     values = read_floats(file, name)

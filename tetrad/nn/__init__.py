@@ -24,10 +24,28 @@ from tetrad.tracing.operands import as_array, axis_of, elementwise
 Axis = int | Sequence[int]
 # functions that are loaded when first used, by the file that has them
 LAZY = {
+    "_activations": (
+        "geglu",
+        "hard_shrink",
+        "hard_swish",
+        "identity",
+        "log1mexp",
+        "logmeanexp",
+        "prelu",
+        "reglu",
+        "soft_shrink",
+        "softmin",
+        "sparse_plus",
+        "sparse_sigmoid",
+        "standardize",
+        "swiglu",
+        "swish",
+        "tanh",
+        "tanh_shrink",
+        "threshold",
+    ),
     "_attention": ("dot_product_attention",),
     "_experts": ("grouped_matmul", "load_balance_loss", "top_k_experts"),
-    "_linear_4bit": ("linear_4bit", "linear_4bit_affine_grouped"),
-    "_linear_4bit_typed": ("linear_4bit_affine_grouped_typed",),
     "_module": ("Module", "static_field"),
     "_recurrent": ("gru", "gru_init", "lstm", "lstm_init"),
     "_transformer": (
@@ -40,6 +58,61 @@ LAZY = {
         "transformer_encoder_layer",
         "transformer_encoder_layer_init",
     ),
+    "_convolution": (
+        "conv1d",
+        "conv2d",
+        "conv3d",
+        "conv_general_dilated",
+        "conv_transpose1d",
+        "conv_transpose2d",
+        "conv_transpose3d",
+        "im2col",
+    ),
+    "_dropout": ("dropout",),
+    "_embedding": ("embedding",),
+    "_linear_4bit": ("linear_4bit", "linear_4bit_affine_grouped"),
+    "_linear_4bit_typed": ("linear_4bit_affine_grouped_typed",),
+    "_losses": (
+        "binary_cross_entropy",
+        "binary_cross_entropy_with_logits",
+        "cosine_embedding_loss",
+        "cosine_similarity",
+        "cross_entropy",
+        "hinge_embedding_loss",
+        "hinge_loss",
+        "huber_loss",
+        "kl_div",
+        "l1_loss",
+        "mse_loss",
+        "smooth_l1_loss",
+    ),
+    "_norms": (
+        "batch_norm",
+        "group_norm",
+        "instance_norm",
+        "layer_norm2d",
+        "residual_layer_norm",
+        "residual_rms_norm",
+    ),
+    "_pooling": (
+        "adaptive_avg_pool1d",
+        "adaptive_avg_pool2d",
+        "adaptive_avg_pool3d",
+        "adaptive_max_pool1d",
+        "adaptive_max_pool2d",
+        "adaptive_max_pool3d",
+        "adaptive_pool",
+        "avg_pool1d",
+        "avg_pool2d",
+        "avg_pool3d",
+        "global_avg_pool",
+        "global_max_pool",
+        "max_pool1d",
+        "max_pool2d",
+        "max_pool3d",
+        "pool",
+    ),
+    "_resize": ("resize",),
     "_rope": ("axial_rope2d", "rope", "rope_tables"),
 }
 MODULES = ("initializers",)
@@ -282,12 +355,14 @@ def layer_norm(
     return _affine(apart * scale, weight, bias, dtype, axis)
 
 
-def rms_norm(x: Any, weight: Any = None, *, axis: Axis = -1, eps: float = 1e-6) -> Array:
-    """x over its root mean square along one axis or several, then scaled by a weight that lies
-    along them."""
+def rms_norm(
+    x: Any, weight: Any = None, bias: Any = None, *, axis: Axis = -1, eps: float = 1e-6
+) -> Array:
+    """x over its root mean square along one axis or several, then scaled and shifted by a weight
+    and a bias that lie along them."""
     wide, dtype = _wide(x)
     scale = td.rsqrt(td.mean(td.square(wide), axis=axis, keepdims=True) + eps)
-    return _affine(wide * scale, weight, None, dtype, axis)
+    return _affine(wide * scale, weight, bias, dtype, axis)
 
 
 def _affine(x: Array, weight: Any, bias: Any, dtype: DType, axis: Axis) -> Array:

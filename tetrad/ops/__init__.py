@@ -20,9 +20,12 @@ from tetrad.core.op import REGISTRY
 
 REGISTRY.later = (
     "tetrad.ops.gather",
+    "tetrad.ops.labels",
+    "tetrad.ops.resample",
     "tetrad.ops.bits",
     "tetrad.ops.arg_extremes.op",
     "tetrad.ops.running.op",
+    "tetrad.ops.pool.op",
     "tetrad.ops.scatter.op",
     "tetrad.ops.sort.op",
     "tetrad.ops.dynamic.op",
@@ -37,6 +40,7 @@ REGISTRY.later = (
     "tetrad.ops.collective",
     "tetrad.ops.attention.derivatives",
     "tetrad.ops.attention.cache",
+    "tetrad.ops.conv.op",
     "tetrad.ops.attention.texts",
     "tetrad.ops.fft.op",
     "tetrad.ops.linalg.systems",

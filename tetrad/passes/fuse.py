@@ -24,13 +24,13 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 
 from tetrad.core import lazy
-from tetrad.core.errors import CompileError
 from tetrad.core.flags import flag_words
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape
 from tetrad.graph.group import Group, holds, inputs_of
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.movement import transpose
+from tetrad.passes.group_order import ordered
 from tetrad.passes.questions import (
     CHEAP,
     SUMS,
@@ -52,6 +52,7 @@ from tetrad.passes.questions import (
     total_weight,
     weight,
 )
+from tetrad.passes.recompute import recomputed
 
 WIDE_RECOMPUTE = 2  # like CHEAP, for values that a broadcast would repeat many times
 # operations per element that one kernel may spend on recomputing a value at further indices
@@ -124,13 +125,13 @@ class _Fusion:
         self.maps: dict[Group, Map] = {}
 
     def groups(self) -> tuple[Group, ...]:
-        made = self.row_groups() + self.matmul_groups()
+        made = recomputed(self.row_groups() + self.matmul_groups(), self.users, self.results)
         absorbed = set(self.whole)
         memory = self.materialised(made, absorbed)
         made += [
             self.single(node) for node in self.nodes if node in memory and node not in absorbed
         ]
-        return tuple(self.ordered(merge_maps(self, made, memory), memory))
+        return tuple(ordered(merge_maps(self, made, memory), memory, self.results))
 
     def single(self, node: Node) -> Group:
         kind = group_kind(node)
@@ -490,39 +491,6 @@ class _Fusion:
         `members`?"""
         is_asked = node not in self.maps[second].reads or node in self.results | self.apart
         return is_asked or fusion_reader(self, node, members, memory)
-
-    # -- order -------------------------------------------------------------------------------------
-
-    def ordered(self, made: list[Group], memory: set[Node]) -> list[Group]:
-        """The groups in an order in which each comes after those it reads."""
-        maker = {o: g for g in made for o in g.outputs}
-        done: list[Group] = []
-        state: dict[Group, bool] = {}
-        begun: set[Group] = set()
-        for start in made:
-            stack = [start]
-            while stack:
-                group = stack[-1]
-                if group in state:
-                    stack.pop()
-                    continue
-                waits = [
-                    maker[i]
-                    for i in inputs_of(group, memory)
-                    if i in maker and maker[i] not in state
-                ]
-                waits = [w for w in waits if w is not group]
-                # `fits` and `can_merge` exclude cycles; an error is better than an endless loop
-                if waits and group in begun:
-                    raise CompileError(f"{group.name} waits for itself", source=group.root.source)
-                begun.add(group)
-                if waits:
-                    stack.extend(waits)
-                else:
-                    state[group] = True
-                    done.append(group)
-                    stack.pop()
-        return done
 
 
 # -- merging ---------------------------------------------------------------------------------------

@@ -93,6 +93,29 @@ def move_repeated_element(moved: Node) -> Node | None:
     return expand(repeated.inputs[0], shape=moved.type.shape)
 
 
+@layout.rule(reshape(expand(x, shape=inner), shape=outer))
+def regroup_before_repeating(x: Node, inner: Shape, outer: Shape) -> Node | None:
+    """reshape(expand(x))  ->  expand(reshape(x)), when leading axes are regrouped of which x has
+    all or none."""
+    split, kept = regrouped_axes(inner, outer)
+    padded = (1,) * (len(inner) - x.type.rank) + x.type.shape
+    if not kept or split == 0:
+        return None
+    if all(n == 1 for n in padded[:split]):
+        return expand(reshaped(x, padded[split:]), shape=outer)
+    if padded[:split] != inner[:split]:
+        return None
+    return expand(reshaped(x, outer[:-kept] + padded[split:]), shape=outer)
+
+
+def regrouped_axes(before: Shape, after: Shape) -> tuple[int, int]:
+    """Of a reshape: how many leading axes it regroups, and how many behind them it keeps."""
+    kept = 0
+    while kept < min(len(before), len(after)) and before[-1 - kept] == after[-1 - kept]:
+        kept += 1
+    return len(before) - kept, kept
+
+
 # -- slice -----------------------------------------------------------------------------------------
 
 

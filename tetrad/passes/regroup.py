@@ -19,11 +19,12 @@ from tetrad.core.sizes import Shape, product
 from tetrad.graph.group import holds
 from tetrad.graph.nodes import Node
 from tetrad.ops.movement import expand, reshape, slice_
-from tetrad.passes.questions import group_kind
+from tetrad.passes.layout import reshaped
+from tetrad.passes.questions import group_kind, is_row_reduction
 from tetrad.passes.rewrite import Axes, Rules, var
 
 regroup = Rules("regroup")
-FAR = 32  # nodes that are looked at for a product
+FAR = 64  # nodes that are looked at for a product
 
 x, starts, sizes, steps, shape = map(var, ("x", "starts", "sizes", "steps", "shape"))
 
@@ -35,8 +36,10 @@ def is_work_on_reshaped(node: Node) -> bool:
 
 @regroup.rule(var("node", where=is_work_on_reshaped))
 def work_before_regrouping(node: Node) -> Node | None:
-    """op(reshape(product), expand(bias))  ->  reshape(op(product, expand(bias))), for rows that
-    stay rows."""
+    """op(reshape(product), y)  ->  reshape(op(product, reshape(y))), for rows that stay rows, and
+    for what is computed of whole rows."""
+    if any(is_work_on_product(i) for i in node.inputs):
+        return None
     source = next((i.inputs[0] for i in node.inputs if is_regrouped_product(i)), None)
     if source is None:
         return None
@@ -46,45 +49,63 @@ def work_before_regrouping(node: Node) -> Node | None:
     return reshape(node.op(*operands, **dict(node.params)), shape=node.type.shape)
 
 
+@regroup.rule(var("node", where=lambda node: node.op.kind == "reduce"))
+def reduce_before_regrouping(node: Node) -> Node | None:
+    """reduce(reshape(product))  ->  reshape(reduce(product)), along rows that stay rows."""
+    groups, axes = node.inputs[0], node.param("axes")
+    if axes != (groups.type.rank - 1,) or not is_regrouped_product(groups):
+        return None
+    source = groups.inputs[0]
+    if not keeps_rows(source.type.shape, groups.type.shape):
+        return None
+    return reshape(node.op(source, axes=(source.type.rank - 1,)), shape=node.type.shape)
+
+
 def is_regrouped_product(node: Node) -> bool:
-    """Is it the result of a product, or work on it, with its rows in other groups?"""
+    """Is it the result of a product, or work on it, with its rows in other groups? Or a value for
+    each row?"""
     if node.op is not reshape:
         return False
     source = node.inputs[0]
-    return keeps_rows(source.type.shape, node.type.shape) and is_work_on_product(source)
+    is_kept = keeps_rows(source.type.shape, node.type.shape)
+    return is_work_on_product(source, of_rows=not is_kept)
 
 
 def keeps_rows(before: Shape, after: Shape) -> bool:
     return len(before) == 2 and len(after) >= 2 and before[-1] == after[-1]
 
 
-def is_work_on_product(node: Node) -> bool:
-    """Is it a product whose kernels work on the result, or elementwise work on one, of its
-    shape?"""
-    stack, seen = [node], {node}
+def is_work_on_product(node: Node, of_rows: bool = False) -> bool:
+    """Is it a product whose kernels work on the result, or elementwise work on one? Or on what its
+    rows were reduced to: with `of_rows`, nothing else."""
+    stack, seen = [(node, of_rows)], {node}
     while stack and len(seen) < FAR:
-        one = stack.pop()
-        if holds(one.op.epilogue, one):
+        one, below_rows = stack.pop()
+        if holds(one.op.epilogue, one) and not below_rows:
             return True
+        fresh: list[Node] = []
         if one.op.kind == "elementwise":
-            fresh = [i for i in one.inputs if i.type.shape == node.type.shape and i not in seen]
-            seen.update(fresh)
-            stack.extend(fresh)
+            fresh = [i for i in one.inputs if i.type.shape == one.type.shape and i not in seen]
+        elif is_row_reduction(one):
+            fresh, below_rows = [one.inputs[0]], False
+        seen.update(fresh)
+        stack.extend((i, below_rows) for i in fresh)
     return False
 
 
 def in_rows(node: Node, rows: Shape) -> Node | None:
-    """The same elements in the shape of a product, where that is no work: in memory, or repeated
-    along the rows."""
-    if node.op is expand:
-        small = node.inputs[0]
-        if any(n != 1 for n in small.type.shape[:-1]):
-            return None
-        last = small.type.shape[-1:]
-        small = small if len(last) == small.type.rank else reshape(small, shape=last)
-        return expand(small, shape=rows)
-    if node.op.leaf or node.op is reshape or group_kind(node) != "map":
-        return reshape(node, shape=rows)
+    """The same elements in the shape of a product: what is repeated must be so along all rows, or
+    have a value for each."""
+    if node.type.size == 0 or node.op is not expand:
+        return reshaped(node.inputs[0] if node.op is reshape else node, rows)
+    small = node.inputs[0]
+    before = (1,) * (node.type.rank - small.type.rank) + small.type.shape
+    if all(n == 1 for n in before):
+        return expand(reshaped(small, ()), shape=rows)
+    if all(n == 1 for n in before[:-1]) and before[-1] == rows[-1]:
+        return expand(reshaped(small, before[-1:]), shape=rows)
+    if before[:-1] == node.type.shape[:-1] and before[-1] == 1 and node.type.shape[-1] == rows[-1]:
+        return expand(reshaped(small, (*rows[:-1], 1)), shape=rows)
     return None
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from tetrad.graph.group import Group  # programs recalled from disk have launches, but no passes
 
 
+COMMENT = "   # "  # before the user's line of a step, in the text
+
+
 @record(eq=False)
 class Slot:
     """Memory for one array. `kind`: input, output, constant, temp."""

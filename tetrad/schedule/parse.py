@@ -20,6 +20,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph, Literal
 from tetrad.kernel.nodes import Buffer, Program
 from tetrad.schedule.nodes import (
+    COMMENT,
     Call,
     Callback,
     HostCall,
@@ -36,8 +37,6 @@ from tetrad.schedule.nodes import (
     arena_slot,
     unknown_function,
 )
-
-COMMENT = "   # "  # before the user's line of a step
 
 # Lines are taken apart by splitting: a language model's schedule is read at every start, and
 # expressions would have to be compiled first.

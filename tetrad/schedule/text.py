@@ -28,6 +28,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Literal
 from tetrad.kernel.nodes import Buffer, Program
 from tetrad.schedule.nodes import (
+    COMMENT,
     Callback,
     Control,
     HostCall,
@@ -44,9 +45,6 @@ from tetrad.schedule.nodes import (
     innermost_first,
     programs_of,
 )
-from tetrad.schedule.parse import COMMENT
-from tetrad.schedule.parse import parse as parse
-from tetrad.schedule.parse import parse_program as parse_program
 
 _WORD = LazyPattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 

@@ -33,7 +33,7 @@ from tetrad.core.sizes import Shape, Size
 from tetrad.core.source import user_source
 from tetrad.core.tree import tree_map
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import apply, make_constant, make_graph, parameter
+from tetrad.graph.build import apply, make_constant, make_graph, parameter, with_inputs
 from tetrad.graph.evaluate import evaluate as evaluate_graph
 from tetrad.graph.nodes import Literal, Node, topological
 from tetrad.tracing.context import Trace, current_trace, stack
@@ -51,6 +51,7 @@ class ArrayStorage(Protocol):
     ) -> np.ndarray: ...
 
 
+deferred = lazy.later("tetrad.tracing.deferred")  # products with weights of low bits
 # of the array API standard; the last is the one we follow
 API_VERSIONS = ("2023.12", "2024.12", "2025.12")
 ATTRIBUTES: dict[Any, str] = {np.shape: "shape", np.ndim: "ndim", np.size: "size"}
@@ -93,6 +94,7 @@ class Array(Operators):
 
     __slots__ = ("__weakref__", "_storage", "_view", "type")
     __array_priority__ = 100  # NumPy arrays on the left hand the operation over
+    is_deferred = False  # is it made when its elements are asked for (`tracing.deferred`)?
 
     type: ArrayType
     _view: np.ndarray | None
@@ -550,6 +552,11 @@ def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         with own_floats():
             return evaluate(op, args, params)
     arrays = [a if isinstance(a, Array) else Borrowed.over(np.asarray(a)) for a in args]
+    may_defer = op.kind != "elementwise" or op.converts
+    if may_defer and (op.inline or any([a.is_deferred for a in arrays])):
+        made = deferred.applied(op, arrays, params)
+        if made is not None:
+            return made
     views = [a.view for a in arrays]
     try:
         kinds = tuple(a.type for a in arrays)
@@ -672,16 +679,31 @@ def node_of(x: Array, trace: Trace) -> Node:
         if x.trace is trace:
             return x.node
         trace_of(x)
+        if is_inline(x):  # what is computed as it is read is computed here, from its operands
+            operands = [node_of(TracedArray.of(i, x.trace), trace) for i in x.node.inputs]
+            return with_inputs(x.node, tuple(operands))
         return trace.capture(x, id(x.node), x.type)
+    if x.is_deferred:
+        return deferred.node_of_deferred(x, trace)  # type: ignore[no-any-return]
     if type(x) is Borrowed:
         x = value_seen(x)
-    if trace.parent is not None and x.view.nbytes > Literal.SMALL:
+    if trace.is_inner and x.view.nbytes > Literal.SMALL:
         # Large constants enter sub-graphs as arguments, so that equal layers with different weights
         # stay equal.
         return trace.capture(x, id(x), x.type)
     if id(x) not in trace.constants:
         trace.constants[id(x)] = (x, make_constant(x.view, x.type))
     return trace.constants[id(x)][1]
+
+
+def is_inline(x: Array) -> bool:
+    """Is it the numbers of a weight of low bits, seen through views and conversions?"""
+    if not isinstance(x, TracedArray):
+        return x.is_deferred
+    node = x.node
+    while node.op.view or node.op.strided or node.op.converts:
+        node = node.inputs[0]
+    return node.op.inline
 
 
 def value_seen(x: Array) -> Array:

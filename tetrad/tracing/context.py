@@ -27,7 +27,7 @@ class Trace:
 
     `values` are those the parameters have in this run, if it is a run on values: a derivative taken
     outside `jit`; `changing` are the parameters by which it is taken. `seen`: copies of arrays that
-    are not ours, in the outermost.
+    are not ours, in the outermost. `is_inner`: its graph will be part of another.
     """
 
     __slots__ = (
@@ -35,6 +35,7 @@ class Trace:
         "captured",
         "changing",
         "constants",
+        "is_inner",
         "name",
         "parent",
         "seen",
@@ -42,8 +43,9 @@ class Trace:
         "values",
     )
 
-    def __init__(self, name: str, parent: Trace | None) -> None:
+    def __init__(self, name: str, parent: Trace | None, is_inner: bool = False) -> None:
         self.name, self.parent, self.active = name, parent, True
+        self.is_inner = is_inner or parent is not None
         self.serial = next(_serial)
         # id(array) -> (array, so that the id stays its own)
         self.constants: dict[int, tuple[Any, Node]] = {}
@@ -86,9 +88,9 @@ def with_axes(axes: tuple[tuple[Any, Size], ...]) -> Iterator[None]:
 
 
 @contextmanager
-def new_trace(name: str) -> Iterator[Trace]:
+def new_trace(name: str, is_inner: bool = False) -> Iterator[Trace]:
     """Trace until the block ends; afterwards values of this trace are leaked ones."""
-    trace = Trace(name, current_trace())
+    trace = Trace(name, current_trace(), is_inner)
     stack.traces.append(trace)
     try:
         yield trace

@@ -25,6 +25,7 @@ from tetrad.core.types import ArrayType
 from tetrad.graph import loops
 from tetrad.graph.build import make_graph, make_parameter
 from tetrad.graph.loops import make_scan, make_switch, make_while
+from tetrad.graph.nested import graphs_in
 from tetrad.graph.nodes import Graph, Node
 from tetrad.tracing.array import (
     Array,
@@ -38,6 +39,7 @@ from tetrad.tracing.array import (
 )
 from tetrad.tracing.context import current_trace, new_trace
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
+from tetrad.tracing.run_graph import evaluated, reads_low_bits
 from tetrad.tracing.signature import check_function
 
 Captured = dict[int, tuple[Array, Node]]
@@ -98,7 +100,7 @@ def trace_body(
     `wanted`: dtypes for the first results, where they are numbers that take any.
     """
     name = getattr(function, "__name__", type(function).__name__)
-    with new_trace(name) as trace:
+    with new_trace(name, is_inner=True) as trace:
         parameters = trace.parameters([slot.type for slot in slots])
         values = iter(
             [
@@ -173,6 +175,9 @@ def perform(
         return [TracedArray.of(node, outer) for node in make([node_of(x, outer) for x in operands])]
     try:
         kinds = op.type(*(x.type for x in operands), **params)
+        if any(map(reads_low_bits, graphs_in(tuple(params.values())))):
+            inputs = [make_parameter(x.type, i, fresh=True) for i, x in enumerate(operands)]
+            return evaluated(make_graph(op.name, inputs, make(inputs)), operands)
         made = op.reference(*(kept(x).view for x in operands), **params)
         return [
             Array.from_bytes(y, kind) if kind.dtype.is_nibble else Array.from_numpy(np.asarray(y))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tetrad.core import lazy
 from tetrad.graph.build import spliced
 from tetrad.graph.evaluate import evaluate
+from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, TracedArray, array_type, kept, node_of, trace_of
 from tetrad.tracing.context import current_trace
@@ -32,7 +34,18 @@ def is_known_now(graph: Graph) -> bool:
     return all(k.is_static for n in nodes for k in n.types) and not any(n.op.inline for n in nodes)
 
 
+def reads_low_bits(graph: Graph) -> bool:
+    """Are there weights of low bits in it? NumPy would decode them first, so it is compiled."""
+    nodes = (node for inner in innermost_first(graph) for node in inner.nodes())
+    return any(
+        node.types[0].dtype.is_float and any(i.types[0].dtype.is_quantized for i in node.inputs)
+        for node in nodes
+    )
+
+
 def evaluated(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    if reads_low_bits(graph):
+        return lazy.provided("compiled graphs").run(graph, arrays)  # type: ignore[no-any-return]
     results = evaluate(graph, [kept(a).view for a in arrays])
     made = []
     for node, view in zip(graph.outputs, results, strict=True):

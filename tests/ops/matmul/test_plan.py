@@ -29,6 +29,7 @@ WHICH = {
     "few rows": (f16, f16, 4, False, "few_rows"),
     "a float weight": (f32, bf16, 1, True, "weight_rows"),
     "float rows, a low-bit weight": (f32, DTYPES["q4_k"], 1, True, "decoded_rows"),
+    "float rows, a low-bit weight of columns": (f32, DTYPES["q4_k"], 1, False, "decoded_columns"),
     "rows in 8 bits": (q8_row, DTYPES["q4_k"], 1, True, "int8_rows"),
 }
 

@@ -13,8 +13,8 @@ from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.machine import Machine, RegisterTile
 from tetrad.ops.matmul.plan import MatmulSize
 from tetrad.ops.panels.kernel import plan_panels
-from tetrad.ops.panels.op import panel_matmul
-from tetrad.quant.panels import panels_of, weight_of
+from tetrad.ops.panels.op import byte_rows, panel_matmul
+from tetrad.quant.panels import in_bytes, panels_of, weight_of
 
 SIZES = [(16, 1), (48, 33), (80, 384), (32, 1030), (528, 64)]  # outputs, columns
 
@@ -49,6 +49,38 @@ def test_halves_are_widened_as_they_are_read(dtype: Any) -> None:
     got = any_rows()(x, td.asarray(panels_of(w)))
     wide = any_rows()(x, td.asarray(panels_of(w.astype(np.float32))))
     np.testing.assert_array_equal(np.asarray(got), np.asarray(wide))
+
+
+@pytest.mark.parametrize(("outputs", "columns"), [(16, 4), (48, 384), (528, 64), (32, 4 * 1030)])
+def test_bytes_are_multiplied_exactly(outputs: int, columns: int) -> None:
+    rng = np.random.RandomState(0)
+    x = rng.randint(0, 256, (150, columns)).astype(np.uint8)
+    w = rng.randint(-128, 128, (outputs, columns)).astype(np.int8)
+    run, laid = any_rows(), td.asarray(panels_of(w, 4))
+    for rows in (1, 9, 150):
+        got = np.asarray(run(td.asarray(x[:rows]), laid))
+        np.testing.assert_array_equal(got, x[:rows].astype(np.int32) @ w.astype(np.int32).T)
+
+
+def test_rows_and_weights_in_bytes_are_near_the_product() -> None:
+    x, w = numbers(20, 256), numbers(48, 256, seed=1)
+    panels, scale, offset = in_bytes(w)
+
+    def product(x: Any) -> Any:
+        codes, sizes = byte_rows(x)
+        return (panel_matmul(codes, panels) + offset).astype("float32") * (sizes * scale)
+
+    for found in (product(td.asarray(x)), td.jit(product)(x)):
+        assert np.abs(np.asarray(found) - x @ w.T).std() < 0.012 * (x @ w.T).std()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_row_of_bytes_that_is_no_number_has_no_scale(value: float) -> None:
+    x = numbers(3, 40)
+    x[1, 7], x[2] = value, 0
+    codes, scale = td.jit(byte_rows)(x)
+    assert np.isnan(np.asarray(scale)).ravel().tolist() == [False, True, False]
+    assert (np.asarray(codes)[2] == 128).all() and np.asarray(codes)[0].min() >= 1
 
 
 def test_work_on_the_result_is_one_kernel_with_it() -> None:
@@ -90,9 +122,9 @@ def test_plans_keep_inside_the_panels() -> None:
 
 
 def test_what_does_not_fit_is_said() -> None:
-    with pytest.raises(DtypeError, match="panels of floats"):
+    with pytest.raises(DtypeError, match="expected rows of f32, f64, u8"):
         td.jit(panel_matmul)(np.zeros((2, 3), np.int32), np.zeros((1, 3, 16), np.float32))
     with pytest.raises(DtypeError, match="panels of f64"):
         td.jit(panel_matmul)(np.zeros((2, 3)), np.zeros((1, 3, 16), np.float32))
-    with pytest.raises(ShapeError, match=r"panels \[m, k, 16\](.|\n)*panels_of"):
+    with pytest.raises(ShapeError, match=r"panels \[m, k / 1, 16\](.|\n)*panels_of"):
         td.jit(panel_matmul)(np.zeros((2, 3), np.float32), np.zeros((1, 4, 16), np.float32))

@@ -31,13 +31,14 @@ def load(path: str | os.PathLike[str], *, like: Any = None, copy: bool = False) 
            be its dotted paths
     copy   read the file; else arrays lie where it is mapped, and must not be written over in place
 
-    >>> import tetrad as td
-    >>> td.safetensors.save("w.safetensors", {"layer": {"w": td.ones((2, 2)), "b": td.zeros(2)}})
-    >>> td.safetensors.load("w.safetensors")["layer.b"]
-    Array([0., 0.], float32)
-    >>> list(td.safetensors.load("w.safetensors", like={"layer": {"w": td.zeros((2, 2)),
-    ...                                                           "b": td.zeros(2)}}))
-    ['layer']
+    >>> import tempfile, tetrad as td
+    >>> params = {"layer": {"w": td.ones((2, 2)), "b": td.zeros(2)}}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     td.safetensors.save(f"{folder}/w.safetensors", params)
+    ...     flat = td.safetensors.load(f"{folder}/w.safetensors")
+    ...     tree = td.safetensors.load(f"{folder}/w.safetensors", like=params)
+    >>> flat["layer.b"], list(tree["layer"])
+    (Array([0., 0.], float32), ['b', 'w'])
     """
     with open_file(path) as file:
         arrays = {name: array_of(file, name, copy) for name in sorted(file.tensors)}
@@ -53,9 +54,10 @@ def array_of(file: TensorFile, name: str, copy: bool) -> Array:
 def metadata(path: str | os.PathLike[str]) -> dict[str, str]:
     """The texts that stand in the header of a file.
 
-    >>> import tetrad as td
-    >>> td.safetensors.save("m.safetensors", {"x": td.ones(3)}, metadata={"made by": "hand"})
-    >>> td.safetensors.metadata("m.safetensors")
+    >>> import tempfile, tetrad as td
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     td.safetensors.save(file.name, {"x": td.ones(3)}, metadata={"made by": "hand"})
+    ...     td.safetensors.metadata(file.name)
     {'made by': 'hand'}
     """
     with open_file(path) as file:
@@ -74,9 +76,11 @@ def save(
     metadata      texts by name, for the header
     shard_bytes   write files of at most so many bytes each, and their index, in place of one file
 
-    >>> import tetrad as td
-    >>> td.safetensors.save("s.safetensors", {"a": td.ones(4), "b": td.ones(4)}, shard_bytes=16)
-    >>> sorted(td.safetensors.load("s.safetensors.index.json"))
+    >>> import tempfile, tetrad as td
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/model.safetensors"
+    ...     td.safetensors.save(path, {"a": td.ones(4), "b": td.ones(4)}, shard_bytes=16)
+    ...     sorted(td.safetensors.load(folder))
     ['a', 'b']
     """
     arrays: dict[str, np.ndarray] = flat(tree)

@@ -11,7 +11,9 @@ the largest error; special values follow C99 annex F. Circular functions are in
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import f32, f64, i64
 from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.math import coefficients as c
@@ -27,7 +29,17 @@ from tetrad.kernel.math.building_blocks import (
     short_chain,
 )
 from tetrad.kernel.math.coefficients import F32, F64, FloatFormat
-from tetrad.kernel.math.trigonometric import acos, asin, atan, atan2, cos, sin, tan
+
+if TYPE_CHECKING:
+    from tetrad.kernel.math.trigonometric import acos, asin, atan, atan2, cos, sin, tan
+else:
+
+    def __getattr__(name: str) -> Any:
+        """A circular function, loaded when it is first asked for."""
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(lazy.module("tetrad.kernel.math.trigonometric"), name)
+
 
 __all__ = [
     "exp", "exp2", "exp_nonpositive", "expm1", "tanh", "sigmoid", "silu", "sinh", "cosh",

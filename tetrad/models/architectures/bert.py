@@ -13,14 +13,42 @@ from tetrad.models.encoder import (
     embedded,
     encoder,
     encoder_fields,
+    folder_keys,
+    head_shapes,
     linear_shapes,
     norm_shapes,
     outer_shapes,
+    tanh_head,
 )
+from tetrad.models.folder.spelling import FolderNames
 from tetrad.models.library import layers, nn
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
 from tetrad.tracing.array import Array
+
+NAMES = FolderNames(
+    keys=folder_keys,
+    prefixes=("", "bert."),
+    outer={
+        "token_embd": "embeddings.word_embeddings",
+        "token_types": "embeddings.token_type_embeddings",
+        "position_embd": "embeddings.position_embeddings",
+        "token_embd_norm": "embeddings.LayerNorm",
+    },
+    layer="encoder.layer.",
+    block={
+        "attn_q": "attention.self.query",
+        "attn_k": "attention.self.key",
+        "attn_v": "attention.self.value",
+        "attn_output": "attention.output.dense",
+        "attn_output_norm": "attention.output.LayerNorm",
+        "ffn_up": "intermediate.dense",
+        "ffn_down": "output.dense",
+        "layer_output_norm": "output.LayerNorm",
+    },
+    heads={"cls": "bert.pooler.dense", "cls.output": "classifier"},
+    unused=("pooler.", "cls.", "embeddings.position_ids"),
+)
 
 
 def config(meta: Metadata, vocab: int, factors: Factors) -> Encoder:
@@ -30,6 +58,7 @@ def config(meta: Metadata, vocab: int, factors: Factors) -> Encoder:
 def outer(c: Encoder) -> Iterator[Expected]:
     yield from outer_shapes(c)
     yield Expected("position_embd.weight", (c.context, c.width))
+    yield from head_shapes(c)
 
 
 def shapes(c: Encoder) -> Iterator[Expected]:
@@ -57,4 +86,9 @@ def block(c: Encoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Arra
     ), at
 
 
-register(encoder("bert", config=config, outer=outer, shapes=shapes, inputs=inputs, block=block))
+register(
+    encoder(
+        "bert", config=config, outer=outer, shapes=shapes, inputs=inputs, block=block,
+        folder=NAMES, classify=tanh_head,
+    )
+)  # fmt: skip

@@ -51,7 +51,7 @@ def gemma_fields(meta: Metadata, vocab: int, period: int, layers_of_27b: int) ->
     return {
         **fields,
         "window_period": meta.count("attention.sliding_window_pattern", period),
-        "scale": size**-0.5,
+        "scale": meta.positive("attention.scale", size**-0.5),
         "score_cap": meta.number("attn_logit_softcapping", 0.0),
         "logit_cap": meta.number("final_logit_softcapping", 0.0),
     }

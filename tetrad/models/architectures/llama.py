@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from tetrad.models.arch import register
 from tetrad.models.config import Metadata
 from tetrad.models.decoder import (
+    NAMES,
     Decoder,
     attention_shapes,
     decoder,
@@ -32,4 +33,4 @@ def shapes(c: Decoder) -> Iterator[Expected]:
     yield from feed_forward_shapes(c)
 
 
-register(decoder("llama", config=config, shapes=shapes, order=neighbours_turn))
+register(decoder("llama", config=config, shapes=shapes, order=neighbours_turn, folder=NAMES))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tetrad.core.record import replace
 from tetrad.models.arch import register
 from tetrad.models.config import MOST_CONTEXT, Metadata
-from tetrad.models.decoder import Decoder, decoder, decoder_fields
+from tetrad.models.decoder import NAMES, Decoder, decoder, decoder_fields
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors
 
@@ -35,4 +36,7 @@ def shapes(c: Decoder) -> Iterator[Expected]:
     yield Expected("ffn_down.weight", (c.width, hidden))
 
 
-register(decoder("phi3", config=config, shapes=shapes))
+STACKED = {"attn_qkv": "self_attn.qkv_proj", "ffn_up": "mlp.gate_up_proj"}
+FOLDER = replace(NAMES, block={**NAMES.block, **STACKED})
+
+register(decoder("phi3", config=config, shapes=shapes, folder=FOLDER))

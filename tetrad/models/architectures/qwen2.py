@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tetrad.core.record import replace
 from tetrad.models.arch import register
-from tetrad.models.decoder import Decoder, attention_shapes, decoder, feed_forward_shapes
+from tetrad.models.decoder import (
+    NAMES,
+    Decoder,
+    attention_shapes,
+    decoder,
+    feed_forward_shapes,
+    unwindowed_keys,
+)
 from tetrad.models.shapes import Expected
 
 
@@ -14,4 +22,4 @@ def shapes(c: Decoder) -> Iterator[Expected]:
     yield from feed_forward_shapes(c)
 
 
-register(decoder("qwen2", shapes=shapes))
+register(decoder("qwen2", shapes=shapes, folder=replace(NAMES, keys=unwindowed_keys)))

@@ -16,6 +16,7 @@ tiles = lazy.later("tetrad.ops.matmul.tiles")
 few_rows = lazy.later("tetrad.ops.matmul.few_rows")
 weight_rows = lazy.later("tetrad.ops.matmul.weight_rows")
 decoded_rows = lazy.later("tetrad.ops.matmul.decoded_rows")
+decoded_columns = lazy.later("tetrad.ops.matmul.decoded_columns")
 int8_rows = lazy.later("tetrad.ops.matmul.int8_rows")
 group_rows = lazy.later("tetrad.ops.matmul.group_rows")
 group_int8 = lazy.later("tetrad.ops.matmul.group_int8")
@@ -24,6 +25,7 @@ GENERATORS: dict[str, Generator] = {  # each loaded when a plan first names it
     "few_rows": lambda *given: few_rows.lower_few_rows(*given),
     "weight_rows": lambda *given: weight_rows.RowMatmul(*given).launch(),
     "decoded_rows": lambda *given: decoded_rows.DecodedMatmul(*given).launch(),
+    "decoded_columns": lambda *given: decoded_columns.ColumnMatmul(*given).launch(),
     "int8_rows": lambda *given: int8_rows.Int8Matmul(*given).launch(),
     "panels": lambda *given: int8_rows.Int8Matmul(*given).launch_panels(),
     "group_rows": lambda *given: group_rows.GroupRows(*given).launches(),

@@ -70,6 +70,8 @@ def matmul_type(
         raise DtypeError(f"matmul: only rows in 8 bits have {terms} terms, not {a}")
     if b.dtype is u4:
         return grouped_type(a, b, *factors, scheme=scheme, group=group, activations=activations)
+    if b.dtype.is_quantized and not transposed:
+        return columns_type(a, b)
     return weight_type(a, b, terms) if transposed else plain_type(a, b)
 
 
@@ -111,6 +113,16 @@ def weight_type(x: ArrayType, w: ArrayType, terms: int) -> ArrayType:
     return ArrayType(f32, (x.shape[0], w.shape[0]))
 
 
+def columns_type(x: ArrayType, w: ArrayType) -> ArrayType:
+    """f32[rows, columns] of rows and a low-bit weight [inputs, columns]."""
+    check_weight("matmul", w)
+    if x.dtype is not f32:
+        raise DtypeError(f"matmul: a weight {w} takes rows of f32, got {x}", hint="use astype")
+    if x.rank != 2 or x.shape[1] != w.shape[0]:
+        raise ShapeError(f"matmul: inner sizes differ: rows {x}, weight {w}")
+    return ArrayType(f32, (x.shape[0], w.shape[1]))
+
+
 def grouped_type(
     x: ArrayType, codes: ArrayType, *factors: ArrayType, scheme: str, group: int, activations: str
 ) -> ArrayType:
@@ -143,11 +155,13 @@ def are_rows_of_groups(
 
 def is_plain(node: Node) -> bool:
     """Is it a b of two arrays of one type, not a product with a weight?"""
-    return node.op is matmul and not dict(node.params).get("transposed", False)
+    return node.op is matmul and reads_views(*(i.type for i in node.inputs), **dict(node.params))
 
 
-def reads_views(*types: ArrayType, transposed: bool = False, **settings: Any) -> bool:
-    return not transposed
+def reads_views(
+    a: ArrayType, b: ArrayType, *factors: ArrayType, transposed: bool = False, **settings: Any
+) -> bool:
+    return not transposed and not b.dtype.is_quantized
 
 
 def takes_epilogue(
@@ -191,7 +205,8 @@ def matmul(
     once; i8 gives i32, other integers wrap in their own type; of truth values, whether any product
     is true.
 
-    Transposed, the right side is a weight [outputs, inputs] of floats or low-bit, the left side has
+    The right side may be a low-bit weight [inputs, outputs], with rows and result in f32.
+    Transposed, it is a weight [outputs, inputs] of floats or low-bit, the left side has
     rows in f32, or for a low-bit weight in 8 bits, of so many `terms`; the result is in f32. A
     weight in groups is codes of u4 with their scales and zero points (`ops.groups`); with
     `activations` "int8" rows are rounded to 8 bits, a scale for every 128 columns.
@@ -208,7 +223,8 @@ def matmul(
     Array([[32., 32.]], float32)
     """
     if not transposed:
-        return plain_product(a, b)
+        is_low = bool(types) and types[1].dtype.is_quantized
+        return plain_product(a, numbers_of(b, types[1]) if is_low else b)
     if factors:
         return grouped_product(a, b, *factors, scheme=scheme, group=group, kind=types[1],
                                is_rounded=bool(activations))  # fmt: skip
@@ -281,6 +297,9 @@ def int8_product(x: Array, w: Array, types: Types, terms: int) -> Array:
 def _back_to_left(
     ct: Node, a: Node, b: Node, *factors: Node, transposed: bool = False, **settings: Any
 ) -> Node:
+    if not transposed and b.type.dtype.is_quantized:
+        made: Node = matmul(ct, b, transposed=True)
+        return made
     if not transposed:
         return sum_to(matmul(ct, swapped(b)), a.type.shape)
     result: Node = matmul(ct, weight_numbers(b, factors, a.type.dtype, **settings))

@@ -127,6 +127,8 @@ def product_of(node: Node, inputs: Collection[Node]) -> ProductShape:
 
 def plan_matmul(given: ProductShape, machine: Machine) -> MatmulPlan:
     """The types choose the generator, sizes and machine the rest."""
+    if not given.transposed and given.right.is_quantized:
+        return plan_columns(given, machine)
     if not given.transposed:
         return (
             plan_few_rows(given, machine.parallel_groups)
@@ -160,6 +162,14 @@ def plan_groups(given: ProductShape, machine: Machine) -> MatmulPlan:
     side = max(1, machine.lowbit_tokens // 2)
     name = "group_int8" if given.activations else "group_rows"
     return MatmulPlan(name, RegisterTile(side, side), columns=GROUP_ROWS)
+
+
+def plan_columns(given: ProductShape, machine: Machine) -> MatmulPlan:
+    """A weight is decoded once for so many rows."""
+    held = machine.f32_tile.rows * machine.f32_tile.vectors
+    rows = given.size.m if isinstance(given.size.m, int) else PANEL_ROWS
+    part = max(1, min(rows, PANEL_ROWS))
+    return MatmulPlan("decoded_columns", RegisterTile(max(held // 2, 1), 2), rows=part)
 
 
 def plan_int8(given: ProductShape, machine: Machine) -> MatmulPlan:

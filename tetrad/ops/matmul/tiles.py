@@ -40,7 +40,7 @@ from tetrad.ops.matmul.epilogue import (
     store_result,
 )
 from tetrad.ops.matmul.op import CHUNK
-from tetrad.ops.matmul.plan import MatmulPlan, size_of
+from tetrad.ops.matmul.plan import MatmulPlan, MatmulSize, size_of
 from tetrad.schedule.nodes import Launch, Slot
 
 # columns packed at a time where the rows are one stretch: what is fetched ahead of them is little
@@ -56,18 +56,18 @@ class Matmul:
         self.group, self.node, self.frame, self.plan = group, group.root, frame, plan
         self.k, self.sizes = frame.k, frame.sizes
         self.a, self.b = self.node.inputs
-        self.size, self.dtype = size_of(self.node), accumulator(self.a.type.dtype)
+        self.size, self.dtype = self.measure()
         self.tile, self.width = plan.tile, plan.tile.vectors * LANES
         self.rows, self.columns, self.depth = plan.rows, plan.columns, plan.depth
         self.packed = self.packed_slot()
-        frame.reads(
-            i for i in frame.inputs if not (self.packed and is_only_right_side(group, i, self.b))
-        )
+        frame.reads(self.elements())
         self.piece = (
             min(PIECE, plan.columns) if plan.is_low and self.packed is None else plan.columns
         )
         panels = self.panel_pitch * self.piece
-        self.panels = frame.input(self.packed) if self.packed else self.private("panels", panels)
+        self.panels = (
+            self.packed_buffer(self.packed) if self.packed else self.private("panels", panels)
+        )
         self.beside = [
             i
             for i in frame.reading.buffers
@@ -79,6 +79,19 @@ class Matmul:
             if plan.is_staged
             else None
         )
+
+    def measure(self) -> tuple[MatmulSize, DType]:
+        """The sizes of the product, k in steps, and the type that accumulates."""
+        return size_of(self.node), accumulator(self.a.type.dtype)
+
+    def elements(self) -> Iterator[Node]:
+        """What is read from memory element by element."""
+        for node in self.frame.inputs:
+            if not (self.packed and is_only_right_side(self.group, node, self.b)):
+                yield node
+
+    def packed_buffer(self, slot: Slot) -> Buffer:
+        return self.frame.input(slot)
 
     def packed_slot(self) -> Slot | None:
         """The right side, where it is packed before the kernel runs."""
@@ -322,7 +335,10 @@ class Matmul:
         for row, chain in enumerate(accs):
             left = self.left_of_step(top, m, row, start, step)
             for v, acc in enumerate(chain):
-                acc.set(multiply_add(self.k, left, right[v], acc.get()))
+                acc.set(self.multiply_add(left, right[v], acc.get()))
+
+    def multiply_add(self, left: Val, right: Val, acc: Val) -> Val:
+        return multiply_add(self.k, left, right, acc)
 
     def left_of_step(self, top: Val, m: Val, row: int, start: Val, step: Val) -> Val:
         if self.staged is None:

@@ -6,12 +6,16 @@ The plan may look at outputs, inputs and the machine, never at the number of row
 
 from __future__ import annotations
 
-from tetrad.core.dtypes import f32, f64
+from collections.abc import Iterator
+
+from tetrad.core.dtypes import DType, f32, f64, i32, u8, u32
 from tetrad.core.machine import LANES, Machine, RegisterTile
 from tetrad.core.record import replace
-from tetrad.core.sizes import plain
+from tetrad.core.sizes import plain, product
 from tetrad.graph.group import Group
+from tetrad.graph.nodes import Node
 from tetrad.kernel.build import Val
+from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.ops.matmul.plan import (
     POINTERS,
@@ -22,7 +26,10 @@ from tetrad.ops.matmul.plan import (
     steps_written_out,
 )
 from tetrad.ops.matmul.tiles import Matmul
-from tetrad.ops.panels.op import panel_matmul
+from tetrad.ops.panels.op import byte_rows, panel_matmul
+from tetrad.ops.quantized.kernel import ROUNDER, ROUNDER_BITS
+from tetrad.ops.quantized.op import SCALE_OF_TOP, SMALLEST
+from tetrad.quant.panels import BYTES, TOP, ZERO
 from tetrad.schedule.nodes import Launch, Slot
 
 ROWS = 128  # of a workgroup: they lie in the second cache while panels pass
@@ -30,14 +37,40 @@ FEWEST, MOST = 4, 32  # panels of a workgroup
 # Steps of k: weights that come from memory are asked for so far ahead. Processors by themselves
 # stop at the end of each page; a text of sixteen tokens takes a third less time.
 AHEAD = 384
+BYTE_VECTORS = 2  # of a tile of bytes: an unsigned one is no operand from memory
 SHARE = 2  # workgroups for each thread that the panels of one block of rows make, about
+
+
+@byte_rows.kernel
+def lower_byte_rows(frame: Frame, group: Group) -> Launch:
+    """One row a workgroup, twice over it. Magnitudes are compared as integers, which orders floats
+    alike and puts NaN on top."""
+    k, x = frame.k, group.root.inputs[0]
+    codes, scales = (frame.output(slot) for slot in frame.memory.results(group.root))
+    row, columns = k.group_id(), x.type.shape[1]
+    width, top = frame.sizes.val(columns), k.local(0, i32)
+    with frame.every_lane(width, columns) as lane:
+        top.set(k.max(top, k.bitcast(k.abs(frame.reading.wide(x, (row, lane))), i32)))
+    most = k.bitcast(k.reduce_lanes("max", top.get()), f32)
+    inverse = k.select(most < SMALLEST, k.const(0.0, f32), k.const(float(TOP), f32) / most)
+    with frame.every_lane(width, columns) as lane:
+        rounded = frame.reading.wide(x, (row, lane)) * inverse + ROUNDER
+        code = k.max(k.min(k.bitcast(rounded, i32) - ROUNDER_BITS, TOP), -TOP) + ZERO
+        k.store(codes, row * width + lane, k.cast(code, u8))
+    scale = k.select(most < float("inf"), most * SCALE_OF_TOP, k.const(float("nan"), f32))
+    k.store(scales, row, scale)
+    return frame.finish(x.type.shape[0], group, flops=product(x.type.shape) * 6)
 
 
 @panel_matmul.kernel
 def lower_panel_matmul(frame: Frame, group: Group) -> Launch:
     node, machine = group.root, frame.memory.machine
+    is_bytes = node.inputs[0].type.dtype is u8
     tile = machine.f64_tile if node.type.dtype is f64 else machine.f32_tile
-    return PanelMatmul(frame, group, plan_panels(size_of(node), tile, machine)).launch()
+    if is_bytes:
+        tile = RegisterTile(min(tile.rows, POINTERS), BYTE_VECTORS)
+    write = ByteMatmul if is_bytes else PanelMatmul
+    return write(frame, group, plan_panels(size_of(node), tile, machine)).launch()
 
 
 def plan_panels(size: MatmulSize, tile: RegisterTile, machine: Machine) -> MatmulPlan:
@@ -60,7 +93,39 @@ class PanelMatmul(Matmul):
         return self.frame.memory.slots[self.b]
 
     def right(self, column: Val, v: int, start: Val, step: Val) -> Val:
+        at = self.fetched(column, v, start, step)
+        return self.k.cast(self.k.load(self.panels, at), self.dtype)
+
+    def fetched(self, column: Val, v: int, start: Val, step: Val) -> Val:
+        """Where a vector of a panel lies; memory is asked for a later one."""
         depth = self.sizes.val(self.size.k)
         at = (self.n0 + column + v * LANES) * depth + (start + step) * LANES
         self.k.prefetch(self.panels, at + AHEAD * LANES)
-        return self.k.cast(self.k.load(self.panels, at + self.k.lane()), self.dtype)
+        return at + self.k.lane()
+
+
+class ByteMatmul(PanelMatmul):
+    """Rows of bytes: a step of k is four of them, a word."""
+
+    def __init__(self, frame: Frame, group: Group, plan: MatmulPlan) -> None:
+        super().__init__(frame, group, plan)
+        self.words = frame.view(frame.memory.slots[self.a], u32)
+
+    def measure(self) -> tuple[MatmulSize, DType]:
+        size = size_of(self.node)
+        return replace(size, k=plain(size.k) // BYTES), i32
+
+    def elements(self) -> Iterator[Node]:
+        return (node for node in super().elements() if node is not self.a)
+
+    def packed_buffer(self, slot: Slot) -> Buffer:
+        return self.frame.view(slot, u32)
+
+    def left_at(self, m: Val, depth: Val) -> Val:
+        return self.k.load(self.words, m * self.sizes.val(self.size.k) + depth)
+
+    def right(self, column: Val, v: int, start: Val, step: Val) -> Val:
+        return self.k.load(self.panels, self.fetched(column, v, start, step))
+
+    def multiply_add(self, left: Val, right: Val, acc: Val) -> Val:
+        return self.k.dot4(acc, left, right)

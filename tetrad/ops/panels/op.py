@@ -7,46 +7,74 @@ kernel reads it in one run. Here are meaning, type and derivatives. The order of
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bf16, f16, f32, f64
+from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.machine import LANES
 from tetrad.core.op import Case, op
+from tetrad.core.record import record
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import Batched, cast, reshape, swapped, transpose
 from tetrad.ops.cases import Rng, exact_array, pick
 from tetrad.ops.matmul.op import matmul
+from tetrad.ops.quantized.op import SCALE_OF_TOP, SMALLEST
 from tetrad.ops.rules import Array
-from tetrad.quant.panels import weight_of
+from tetrad.quant.panels import BYTES, TOP, ZERO, panels_of, weight_of
 
-WEIGHTS_OF = {f32: (f32, f16, bf16), f64: (f64,)}  # of rows of a type
+
+@record
+class PanelKind:
+    """What rows of a type meet, how many inputs are multiplied at once, and what comes out."""
+
+    weights: tuple[DType, ...]
+    result: DType
+    together: int = 1
+
+
+KINDS = {
+    f32: PanelKind((f32, f16, bf16), f32),
+    f64: PanelKind((f64,), f64),
+    u8: PanelKind((i8,), i32, BYTES),
+}
 
 
 def panel_matmul_type(x: ArrayType, w: ArrayType) -> ArrayType:
-    if x.dtype not in WEIGHTS_OF:
-        raise DtypeError(f"panel_matmul: expected rows of f32 and panels of floats, got {x}, {w}")
-    if w.dtype not in (allowed := WEIGHTS_OF[x.dtype]):
-        shown = ", ".join(map(str, allowed))
-        raise DtypeError(f"panel_matmul: rows {x} take panels of {shown}, got {w}")
-    if x.rank != 2 or w.rank != 3 or w.shape[2] != LANES or x.shape[1] != w.shape[1]:
+    if x.dtype not in KINDS:
+        raise DtypeError(f"panel_matmul: expected rows of {shown(KINDS)}, got {x}")
+    kind = KINDS[x.dtype]
+    if w.dtype not in kind.weights:
+        raise DtypeError(f"panel_matmul: rows {x} take panels of {shown(kind.weights)}, got {w}")
+    width = LANES * kind.together
+    if (
+        x.rank != 2
+        or w.rank != 3
+        or w.shape[2] != width
+        or x.shape[1] != w.shape[1] * kind.together
+    ):
         raise ShapeError(
-            f"panel_matmul: expected rows [n, k] and panels [m, k, {LANES}], got {x} and {w}",
+            f"panel_matmul: expected rows [n, k] and panels [m, k / {kind.together}, {width}], "
+            f"got {x} and {w}",
             hint="panels_of lays a weight [outputs, inputs] out",
         )
-    return ArrayType(x.dtype, (x.shape[0], w.shape[0] * LANES))
+    return ArrayType(kind.result, (x.shape[0], w.shape[0] * LANES))
+
+
+def shown(dtypes: Iterable[DType]) -> str:
+    return ", ".join(map(str, dtypes))
 
 
 def _panel_cases(rng: Rng) -> Case:
+    left = pick(rng, tuple(KINDS))
+    kind = KINDS[left]
     rows, panels = pick(rng, (1, 2, 3, 8, 9, 17)), pick(rng, (1, 2, 3, 5))
-    inner, left = pick(rng, (1, 7, 16, 33, 1030)), pick(rng, tuple(WEIGHTS_OF))
-    right = pick(rng, WEIGHTS_OF[left])
-    return Case(
-        (exact_array(rng, left, (rows, inner)), exact_array(rng, right, (panels, inner, 16)))
-    )
+    inner = pick(rng, (1, 7, 16, 33, 1030)) * kind.together
+    weight = exact_array(rng, pick(rng, kind.weights), (panels * LANES, inner))
+    return Case((exact_array(rng, left, (rows, inner)), panels_of(weight, kind.together)))
 
 
 @op(
@@ -55,19 +83,59 @@ def _panel_cases(rng: Rng) -> Case:
     epilogue=True,
     may_fail=False,
     cases=_panel_cases,
-    dtypes=tuple(WEIGHTS_OF),
+    dtypes=tuple(KINDS),
     public=False,
 )
 def panel_matmul(x: Array, w: Array) -> Array:
-    """x w^T of rows [n, k] and a weight in panels [m / 16, k, 16]: [n, m].
+    """x w^T of rows [n, k] and a weight in panels: [n, m]. Floats have panels [m / 16, k, 16]; rows
+    of unsigned bytes meet signed ones, [m / 16, k / 4, 64], in i32, exactly.
 
     >>> from tetrad.quant.panels import panels_of
     >>> w = np.arange(32, dtype=np.float32).reshape(16, 2)
     >>> panel_matmul(np.float32([[1, 10]]), panels_of(w))[0, :3]
     array([10., 32., 54.], dtype=float32)
     """
+    wide = np.int32 if x.dtype == np.uint8 else x.dtype
     with np.errstate(all="ignore"):
-        return np.matmul(x, weight_of(w.astype(x.dtype)).T)
+        return np.asarray(np.matmul(x.astype(wide), weight_of(w).astype(wide).T))
+
+
+def byte_rows_type(x: ArrayType) -> tuple[ArrayType, ArrayType]:
+    if x.dtype is not f32 or x.rank != 2:
+        raise DtypeError(f"byte_rows: expected rows of f32, got {x}", hint="convert with astype")
+    return x.with_dtype(u8), x.with_shape((x.shape[0], 1))
+
+
+def _byte_cases(rng: Rng) -> Case:
+    shape = (pick(rng, (0, 1, 2, 5)), pick(rng, (1, 15, 16, 33, 384)))
+    return Case(((rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4)).astype(np.float32),))
+
+
+@op(
+    type=byte_rows_type,
+    kind="special",
+    may_fail=False,
+    cases=_byte_cases,
+    dtypes=(f32,),
+    public=False,
+)
+def byte_rows(x: Array) -> tuple[Array, Array]:
+    """Rows as unsigned bytes that count from 128, and the scale of each: code = 128 + x * (127 /
+    max |x|), rounded to even; scale = max |x| / 127. A row with NaN or infinity has the scale NaN.
+
+    >>> codes, scale = byte_rows(np.float32([[1, -2, 0, 0.5]]))
+    >>> codes, float(scale[0, 0] * 127)
+    (array([[192,   1, 128, 160]], dtype=uint8), 2.0)
+    """
+    top = np.abs(x).max(axis=1, initial=0, keepdims=True)
+    with np.errstate(all="ignore"):
+        inverse = np.where(top < SMALLEST, np.float32(0), np.float32(TOP) / top)
+        codes = np.clip(np.nan_to_num(np.rint(x * inverse), nan=TOP), -TOP, TOP) + ZERO
+        scale = np.where(top < np.inf, top * np.float32(SCALE_OF_TOP), np.float32(np.nan))
+    return codes.astype(np.uint8), scale
+
+
+byte_rows.not_differentiable("codes of 8 bits do not change smoothly")
 
 
 # -- derivatives and batching ----------------------------------------------------------------------

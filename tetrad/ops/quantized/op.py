@@ -6,8 +6,11 @@ Weights lie interleaved (`quant.lanes`). What the bytes stand for is read here w
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.dtypes import f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import op
@@ -18,6 +21,11 @@ from tetrad.quant.fields import widened
 from tetrad.quant.lanes import BLOCK, FIELDS, ROWS, Lanes, lanes_of, q8_row
 from tetrad.quant.separate import body_of, read_codes, read_scales, read_units
 
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
+    from tetrad.loopnest.reader import At, Operand
+
+decode = lazy.later("tetrad.ops.quantized.element")  # of products that read a number at a time
 SCALE_OF_TOP = 1 / 127
 SMALLEST = 2.0**-110  # a block below this is zero: 127 / max would overflow
 Types = tuple[ArrayType, ...]
@@ -172,7 +180,15 @@ def dequantize_type(w: ArrayType) -> ArrayType:
     return w.with_dtype(f32)
 
 
-@op(type=dequantize_type, kind="special", typed=True, public=False)
+@op(
+    type=dequantize_type,
+    kind="special",
+    typed=True,
+    inline=True,
+    foldable=False,
+    may_fail=False,
+    public=False,
+)
 @ieee
 def dequantize(w: Array, *, types: Types) -> Array:
     """The numbers of a quantised array.
@@ -184,6 +200,11 @@ def dequantize(w: Array, *, types: Types) -> Array:
     Array([1., 1., 1.], float32)
     """
     return numbers_of(w, types[0])
+
+
+@dequantize.read
+def dequantize_read(k: KernelBuilder, at: At, w: Operand) -> Val:
+    return decode.element(k, at, w)  # type: ignore[no-any-return]
 
 
 dequantize.not_differentiable("the codes of a quantised array are integers")

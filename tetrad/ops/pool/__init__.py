@@ -1,0 +1,1 @@
+"""Windows over an array: sums and extremes of them, and the way back."""
