@@ -69,6 +69,14 @@ def nomic(x: Any) -> Any:
     return nn.layer_norm(nn.linear(hidden, W["down"]) + x, *NORM)
 
 
+def bert_and_queries(x: Any) -> Any:
+    whole = x @ np.concatenate([W[name] for name in "qkv"], axis=1)
+    q, k, v = (heads(whole[..., i * H : (i + 1) * H]) for i in range(3))
+    found = td.reshape(nn.dot_product_attention(q, k, v), x.shape)
+    x = nn.layer_norm(linear(found, "out") + x, *NORM)
+    return q, nn.layer_norm(linear(nn.gelu(linear(x, "up")), "down") + x, *NORM)
+
+
 def swiglu(x: Any) -> Any:
     return nn.silu(linear(x, "gate")) * linear(x, "up")
 
@@ -169,13 +177,8 @@ NOT_FIRING: dict[str, tuple[str, Callable[[Any], Any], str]] = {
         lambda x: nn.layer_norm(td.tanh(x) + x, *NORM),
         "too much",
     ),
-    "a layer whose norm is read elsewhere": (
-        "encoder_layer",
-        lambda x: (
-            h := block(x) + td.tanh(x), y := nn.layer_norm(h, *NORM),
-            nn.layer_norm(linear(nn.gelu(linear(y, "up")), "down") + y, *NORM),
-        )[::2],
-        "residual_norm is not",
+    "a layer whose queries are an output": (
+        "encoder_layer", lambda x: bert_and_queries(x), "attention_block is not",
     ),
 }  # fmt: skip
 

@@ -27,7 +27,7 @@ Step = Callable[[States, Array, Array, Any], States]
 
 
 @record
-class Cell:
+class RecurrentCell:
     """What distinguishes a kind of layer: its gates, its states, and one step."""
 
     name: str
@@ -124,15 +124,15 @@ def _parts(gates: Array, count: int) -> list[Array]:
     return [gates[..., i * size : (i + 1) * size] for i in range(count)]
 
 
-LSTM = Cell("lstm", 4, 2, _lstm_step)
-GRU = Cell("gru", 3, 1, _gru_step)
+LSTM = RecurrentCell("lstm", 4, 2, _lstm_step)
+GRU = RecurrentCell("gru", 3, 1, _gru_step)
 
 
 # -- layers ----------------------------------------------------------------------------------------
 
 
 def _run(
-    cell: Cell, weights: Weights, x: Any, state: Any, time_major: bool
+    cell: RecurrentCell, weights: Weights, x: Any, state: Any, time_major: bool
 ) -> tuple[Array, States]:
     x, layers = as_array(x), _layers(cell, weights)
     if x.ndim not in (2, 3) or not x.dtype.is_float:
@@ -155,7 +155,7 @@ def _run(
 
 
 def _direction(
-    cell: Cell, one: LayerWeights, x: Array, states: States, backwards: bool
+    cell: RecurrentCell, one: LayerWeights, x: Array, states: States, backwards: bool
 ) -> tuple[Array, States]:
     """x [time, batch, inputs] through one layer in one direction. Halves are carried in f32."""
     dtype = x.dtype
@@ -178,7 +178,7 @@ def _direction(
     return td.astype(y, dtype), tuple(td.astype(s, dtype) for s in ended)
 
 
-def _check(cell: Cell, one: LayerWeights, x: Array) -> None:
+def _check(cell: RecurrentCell, one: LayerWeights, x: Array) -> None:
     inputs, hidden = as_array(one.inputs), as_array(one.hidden)
     size = hidden.shape[-1]
     wanted = [(cell.gates * size, x.shape[-1]), (cell.gates * size, size)]
@@ -192,7 +192,7 @@ def _check(cell: Cell, one: LayerWeights, x: Array) -> None:
         fail(ShapeError, message, hint)
 
 
-def _layers(cell: Cell, weights: Weights) -> list[list[LayerWeights]]:
+def _layers(cell: RecurrentCell, weights: Weights) -> list[list[LayerWeights]]:
     """Of every layer its directions, by the names of the weights."""
     found: list[list[LayerWeights]] = []
     used: set[str] = set()
@@ -215,7 +215,7 @@ def _layers(cell: Cell, weights: Weights) -> list[list[LayerWeights]]:
 
 
 def _states(
-    cell: Cell, layers: list[list[LayerWeights]], x: Array, state: Any, is_single: bool
+    cell: RecurrentCell, layers: list[list[LayerWeights]], x: Array, state: Any, is_single: bool
 ) -> list[States]:
     """The first states of every layer and direction."""
     size, count = as_array(layers[0][0].hidden).shape[-1], sum(map(len, layers))
@@ -232,7 +232,7 @@ def _states(
 
 
 def _init(
-    cell: Cell, key: Any, inputs: int, hidden: int, *, num_layers: int = 1,
+    cell: RecurrentCell, key: Any, inputs: int, hidden: int, *, num_layers: int = 1,
     bidirectional: bool = False, bias: bool = True, dtype: Any = f32,
 ) -> dict[str, Array]:  # fmt: skip
     if min(inputs, hidden, num_layers) < 1:
