@@ -14,7 +14,13 @@ import pytest
 
 import tetrad as td
 from tests.models.folders import golden, golden_folder, names, tensors_of, write_folder
-from tetrad.core.errors import ContextError, FileFormatError, SettingError, UnsupportedError
+from tetrad.core.errors import (
+    ContextError,
+    FileFormatError,
+    SettingError,
+    TextError,
+    UnsupportedError,
+)
 from tetrad.models.model import Model
 
 RANKING = [name for name in names() if name.endswith("-rank")]
@@ -41,6 +47,18 @@ def test_vectors_are_those_of_transformers(loaded: Any, name: str) -> None:
         found = model.embed(texts, normalize=False, pooling=pooling)
         expected = np.array([case[key] for case in cases])
         assert np.abs(found - expected).max() < 1e-5
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_scores_are_those_of_transformers(loaded: Any, name: str) -> None:
+    model: Model = loaded(name)
+    cases = golden(name)["cases"]
+    pairs = [(case["tokens"], case["types"]) for case in cases]
+    found = model.scores(pairs)
+    expected = 1 / (1 + np.exp(-np.array([case["score"] for case in cases])))
+    assert np.abs(found - expected).max() < 1e-6
+    for pair, score in zip(pairs, found, strict=True):  # the same bits in any company
+        assert model.scores([pair])[0] == score
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -125,6 +143,36 @@ def test_long_texts_are_cut_where_that_is_asked_for(tmp_path: Path) -> None:
         model.embed(text)
     np.testing.assert_array_equal(model.embed(text, truncate=True), model.embed("cat " * 5))
     np.testing.assert_array_equal(model.embed("the cat", truncate=True), model.embed("the cat"))
+
+
+def test_ranking_texts(tmp_path: Path, loaded: Any) -> None:
+    model, query = loaded("bert-rank"), "the cat"
+    texts = ["a dog ran", "", "the cat sat on a mat", "a b c d e f"]
+    found = model.rerank(query, texts)
+    pairs = [model.tokenizer.encode_pair(query, text) for text in texts]
+    np.testing.assert_array_equal(found, model.scores(pairs))
+    np.testing.assert_array_equal(found[::-1], model.rerank(query, texts[::-1]))
+    assert model.rerank(query, []).shape == (0,) and ((found > 0) & (found < 1)).all()
+    config = golden("bert-rank")["config"]
+    config |= {"sentence_transformers": {"activation_fn": "torch.nn.modules.linear.Identity"}}
+    plain = td.load(write_folder(tmp_path / "m", config, tensors_of("bert-rank")))
+    logits = plain.rerank(query, texts)
+    assert np.abs(1 / (1 + np.exp(-logits)) - found).max() < 1e-6
+
+
+def test_long_pairs_are_cut_where_that_is_asked_for(loaded: Any) -> None:
+    model: Model = loaded("bert-rank")
+    with pytest.raises(ContextError, match=r"query and text are too long: 84 tokens"):
+        model.rerank("the", ["cat " * 80])
+    cut = model.rerank("the", ["cat " * 80], truncate=True)
+    np.testing.assert_array_equal(cut, model.rerank("the", ["cat " * 60]))
+
+
+def test_what_has_no_ranks_says_so(loaded: Any) -> None:
+    with pytest.raises(UnsupportedError, match="has nothing that ranks texts"):
+        loaded("bert").rerank("a", ["b"])
+    with pytest.raises(TextError, match="expected a list of texts, got str"):
+        loaded("bert-rank").rerank("a", "b")
 
 
 def test_the_tokeniser_neither_cuts_nor_fills_up(loaded: Any) -> None:

@@ -103,7 +103,8 @@ class Architecture(Generic[C]):
     inputs: Callable[[C, Weights, TokenBatch], Array]
     # of each block what tells it from others besides its weights
     kinds: Callable[[C], Sequence[Hashable]]
-    shared: Callable[[Any, TokenBatch], Arrays]  # computed once a step for all blocks of a kind
+    # computed once a step for all blocks of a kind, from the weights outside them
+    shared: Callable[[Any, TokenBatch, Weights], Arrays]
     block: Callable[[C, Weights, Array, BlockInputs], tuple[Array, BlockInputs]]
     output: Callable[[C, Weights, Array], Array]  # hidden states from what leaves the last block
     # logits from hidden states; None: it has none
@@ -124,7 +125,7 @@ class Architecture(Generic[C]):
             self.shared,
             self.block,
             self.output,
-            *filter(None, [self.head]),
+            *filter(None, [self.head, self.classify]),
         ]
 
 
@@ -163,7 +164,7 @@ def all_alike(c: Config) -> list[None]:
     return [None] * c.layers
 
 
-def nothing_shared(kind: Hashable, batch: TokenBatch) -> Arrays:
+def nothing_shared(kind: Hashable, batch: TokenBatch, weights: Weights) -> Arrays:
     return ()
 
 

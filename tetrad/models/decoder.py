@@ -263,7 +263,7 @@ def layers_alike(c: Decoder) -> list[Layer]:
     return [Layer(c.rope, c.window)] * c.layers
 
 
-def turns(kind: Layer, batch: TokenBatch) -> Arrays:
+def turns(kind: Layer, batch: TokenBatch, weights: Weights) -> Arrays:
     """cos and sin of the angles of every token."""
     return layers.rope_tables(kind.rope, batch.position)
 

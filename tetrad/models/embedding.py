@@ -95,6 +95,16 @@ class TextArguments:
         return Array.from_storage(self.bound.outputs[0], made).view
 
 
+def ranked(programs: Programs, rows: np.ndarray) -> np.ndarray:
+    """f32[texts]: a number for each state that stands for a text, f32[texts, width]."""
+    if not len(rows):
+        return np.zeros(0, np.float32)
+    given = Array.from_numpy(rows)
+    bound = programs.ranks.sized(given)
+    (made,) = bound.run([given.storage(Storage.from_numpy)], bound.dims)
+    return np.array(Array.from_storage(bound.outputs[0], made).view[:, 0])
+
+
 def round_up(tokens: int) -> int:
     return -(-tokens // TEXT_TILE) * TEXT_TILE
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from tetrad import nn
 from tetrad.arrays import functions as td
-from tetrad.core.dtypes import f32
+from tetrad.core.dtypes import bf16, f32
+from tetrad.core.machine import LANES
 from tetrad.models.arch import BlockInputs, Weights
 from tetrad.models.decoder import Decoder, Experts, Gated
 from tetrad.models.encoder import Encoder
@@ -27,6 +28,7 @@ from tetrad.ops.matmul.op import matmul
 from tetrad.ops.panels.op import byte_rows, panel_matmul
 from tetrad.ops.quantized.op import lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
+from tetrad.quant.panels import HALVES
 from tetrad.tracing.array import Array
 
 
@@ -56,6 +58,7 @@ def linear(x: Array, weights: Weights, name: str) -> Array:
 
 def product(x: Array, weight: Array, terms: int = 1) -> Array:
     if weight.ndim == 3:
+        x = x.astype(bf16) if weight.shape[2] == HALVES * LANES else x
         return panel_matmul(x, weight)  # type: ignore[no-any-return]
     rows = quantize_rows(x, terms=terms) if weight.dtype.is_quantized else x
     return matmul(rows, weight, transposed=True, terms=terms)  # type: ignore[no-any-return]
@@ -82,7 +85,7 @@ def rms_norm(x: Array, weight: Array, epsilon: float) -> Array:
 
 def layer_norm(x: Array, weights: Weights, name: str, epsilon: float) -> Array:
     """With mean 0 and variance 1 along the last axis, then scaled and shifted."""
-    return nn.layer_norm(x, weights[f"{name}.weight"], weights[f"{name}.bias"], eps=epsilon)
+    return nn.layer_norm(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"), eps=epsilon)
 
 
 def norm(x: Array, weights: Weights, name: str, epsilon: float) -> Array:
@@ -142,14 +145,27 @@ def attention(
 
 
 def attention_to_all(
-    c: Encoder, weights: Weights, x: Array, at: BlockInputs
+    c: Encoder,
+    weights: Weights,
+    x: Array,
+    at: BlockInputs,
+    *,
+    tables: Sequence[Array] | None = None,
+    bias: Array | None = None,
+    window: int = 0,
 ) -> tuple[Array, BlockInputs]:
-    """Every token of a text looks at all of it. `at.shared` has, where positions turn, cos and sin
-    of their angles."""
+    """Every token of a text looks at all of it, with a window only so far to both sides.
+
+    tables   cos and sin of the angles of positions that turn; None: `at.shared`
+    bias     what is added to scores by distance (`text_attention`)
+    """
+    tables = at.shared if tables is None else tables
     q, k, v = queries_keys_values(weights, x, [c.width] * 3)
-    if at.shared:
-        q, k = (td.reshape(rotate(split_heads(y, c.head_size), at.shared), x.shape) for y in (q, k))
-    mixed = text_attention(q, k, v, at.slot, heads=c.heads, scale=c.head_size**-0.5)
+    if tables:
+        q, k = (td.reshape(rotate(split_heads(y, c.head_size), tables), x.shape) for y in (q, k))
+    given = () if bias is None else (bias,)
+    settings = {"heads": c.heads, "scale": c.head_size**-0.5, "window": window}
+    mixed = text_attention(q, k, v, at.slot, *given, **settings)
     return linear(mixed, weights, "attn_output"), at
 
 

@@ -31,7 +31,7 @@ from tetrad.models.config import Config
 from tetrad.models.constraints import Grammars
 from tetrad.models.damage import are_wrong, described, no_numbers
 from tetrad.models.dry import Heads, breaker_heads
-from tetrad.models.embedding import TextEncoder, every_row, pooled
+from tetrad.models.embedding import TextEncoder, every_row, pooled, ranked
 from tetrad.models.engine import Engine
 from tetrad.models.generation import Generation, Request, Stream
 from tetrad.models.load import ModelParts, load_parts
@@ -368,6 +368,49 @@ class Model:
                 np.float32
             )
         return found[0] if is_one else found
+
+    @guarded
+    def rerank(self, query: str, texts: Sequence[str], *, truncate: bool = False) -> np.ndarray:
+        """f32[texts]: how well each text answers the query, in the order they were given.
+
+        For cross-encoders, which read query and text together. What the number means is the
+        model's: between 0 and 1, or any size, where the folder says so.
+
+        truncate   cut texts (the longer of the two first), in place of an error
+        """
+        programs = self.parts.programs
+        if not programs.is_ranking:
+            raise UnsupportedError(
+                f"rerank: {self.name} has nothing that ranks texts",
+                hint="cross-encoders do (folders of ...ForSequenceClassification, one label); "
+                "vectors of model.embed are compared by their products",
+            )
+        if isinstance(texts, str) or not isinstance(texts, Sequence):
+            raise TextError(f"texts: expected a list of texts, got {type(texts).__name__}")
+        return self.scores([self.pair_tokens(query, text, truncate) for text in texts])
+
+    def pair_tokens(self, query: str, text: str, truncate: bool) -> tuple[list[int], list[int]]:
+        """The tokens of two texts together, and which part of the input each is of."""
+        most = self.longest_text if truncate else None
+        tokens, types = self.tokenizer.encode_pair(query, text, most)
+        if len(tokens) > self.context:
+            hint = "truncate=True cuts texts"
+            raise ContextError(
+                "query and text are too long", tokens=len(tokens), context=self.context, hint=hint
+            )
+        return tokens, types
+
+    def scores(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> np.ndarray:
+        """The scores of inputs that are tokens already."""
+        arch, rows = self.config.arch, np.zeros((len(pairs), self.config.width), np.float32)
+        how = "mean" if self.metadata.get(f"{arch}.classifier_pooling") == "mean" else "first"
+        tokens, types = ([np.asarray(pair[i], np.int32) for pair in pairs] for i in (0, 1))
+        for i, states in enumerate(self.encoder.states(tokens, types)):
+            rows[i] = pooled(self._finite([states]), how)
+        found = ranked(self.parts.programs, rows)
+        if self.metadata.get(f"{arch}.score_activation") == "identity":
+            return found
+        return (1 / (1 + np.exp(-found.astype(np.float64)))).astype(np.float32)
 
     def text_tokens(self, text: Prompt, truncate: bool) -> list[int]:
         """The tokens of a text to embed; a long one is cut where that is asked for, and keeps the

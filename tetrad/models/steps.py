@@ -28,6 +28,7 @@ from tetrad.models.library import td
 from tetrad.tracing.array import Array, array_type
 
 CHUNK = 512  # tokens of one step, at most
+MOST_RANKED = 1 << 20  # texts that are ranked together
 TEXT_TILE = 8  # the tokens of an encoder's step are a multiple of this
 DONATED = tuple(range(4, 12))  # arguments of a step that are its state, if it has so many
 
@@ -92,7 +93,7 @@ class Step:
         arch, c, batch = self.arch, self.config, TokenBatch(tokens, slot, position)
         kinds = arch.kinds(c)
         x = arch.inputs(c, self.outer, batch)
-        shared = {kind: arch.shared(kind, batch) for kind in dict.fromkeys(kinds)}
+        shared = {kind: arch.shared(kind, batch, self.outer) for kind in dict.fromkeys(kinds)}
         for i, (kind, weights) in enumerate(zip(kinds, self.layers, strict=True)):
             x, state = self.block(
                 weights, x, slot, position, state, np.int32(i), shared[kind], kind=kind
@@ -106,12 +107,21 @@ class Step:
         arch, c, batch = self.arch, self.config, TokenBatch(tokens, starts, position, types)
         kinds = arch.kinds(c)
         x = arch.inputs(c, self.outer, batch)
-        shared = {kind: arch.shared(kind, batch) for kind in dict.fromkeys(kinds)}
+        shared = {kind: arch.shared(kind, batch, self.outer) for kind in dict.fromkeys(kinds)}
         for i, (kind, weights) in enumerate(zip(kinds, self.layers, strict=True)):
             x, _ = self.block(
                 weights, x, starts, position, (), np.int32(i), shared[kind], kind=kind
             )
         return arch.output(c, self.outer, x)
+
+    def classify(self, rows: Array) -> Array:
+        """Numbers that rank texts, from the states that stand for them."""
+        assert self.arch.classify is not None
+        return self.arch.classify(self.config, self.outer, rows)
+
+    def classify_name(self) -> str | None:
+        name = self.name()
+        return None if name is None else f"classify {name}"
 
 
 def block_function(arch: Architecture[Any], config: Config) -> Callable[..., Any]:
@@ -163,6 +173,17 @@ class Programs:
         count = {0: Dim("tokens", max=most)}
         dims = {0: count, 1: count, 2: count, 3: {0: Dim("starts", max=most + 2)}}
         return NamedFunction(self.step.encode, self.step.name, self.step.arrays, dims=dims)
+
+    @cached_property
+    def ranks(self) -> NamedFunction:
+        """Numbers that rank texts, of any number of states that stand for one each."""
+        step, count = self.step, {0: Dim("texts", max=MOST_RANKED)}
+        return NamedFunction(step.classify, step.classify_name, step.arrays, dims={0: count})
+
+    @property
+    def is_ranking(self) -> bool:
+        """It has what ranks texts."""
+        return self.arch.classify is not None and "cls.output.weight" in self.outer
 
     @property
     def chunk(self) -> Any:

@@ -125,6 +125,15 @@ class Tokenizer:
         behind = [back] if self.adds_eos and back is not None and ids[-1:] != [back] else []
         return before + ids + behind
 
+    def encode_pair(
+        self, first: str, second: str, most: int | None = None
+    ) -> tuple[list[int], list[int]]:
+        """Ids of two texts together, and which part each is of: only folders say how."""
+        raise TextError(
+            "encode_pair: a GGUF file does not say how two texts stand together",
+            hint="load the model from a Hugging Face folder",
+        )
+
     def decode(self, ids: Iterable[int], skip_special: bool = False) -> str:
         """Text of `ids`; bytes that are no UTF-8 become U+FFFD."""
         parts, fresh = [], True

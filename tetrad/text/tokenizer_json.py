@@ -72,13 +72,33 @@ class LibraryTokenizer(Tokenizer):
         behind = [] if self.back and tuple(ids[-len(self.back) :]) == self.back else [*self.back]
         return before + ids + behind
 
-    def encode_pair(self, first: str, second: str) -> tuple[list[int], list[int]]:
+    def encode_pair(
+        self, first: str, second: str, most: int | None = None
+    ) -> tuple[list[int], list[int]]:
         """Ids of two texts as the model expects them together, and of each id which part of the
-        input it is of."""
+        input it is of; at most so many, the longer text is cut first."""
         for text in (first, second):
             check_text(text)
-        found = self.plain.encode(first, second, add_special_tokens=True)
+        parts = [self.plain.encode(text, add_special_tokens=False) for text in (first, second)]
+        if most is not None:
+            around: int = self.plain.num_special_tokens_to_add(is_pair=True)
+            lengths = shares(len(parts[0]), len(parts[1]), max(most - around, 0))
+            for part, length in zip(parts, lengths, strict=True):
+                part.truncate(length)
+        found = self.plain.post_process(*parts, add_special_tokens=True)
         return found.ids, found.type_ids
+
+
+def shares(first: int, second: int, most: int) -> tuple[int, int]:
+    """The lengths that two texts have once the longer one was cut, then both, to fit into `most`.
+
+    >>> shares(3, 4, 9), shares(3, 20, 9), shares(20, 30, 9), shares(30, 20, 9)
+    ((3, 4), (3, 6), (4, 5), (5, 4))
+    """
+    if first + second <= most:
+        return first, second
+    short = min(first, second, most // 2)
+    return (short, most - short) if first <= second else (most - short, short)
 
 
 def encoded(library: Any, text: str) -> list[int]:

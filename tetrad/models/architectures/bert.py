@@ -79,11 +79,16 @@ def inputs(c: Encoder, weights: Weights, batch: TokenBatch) -> Array:
 
 def block(c: Encoder, weights: Weights, x: Array, at: BlockInputs) -> tuple[Array, BlockInputs]:
     y, at = layers.attention_to_all(c, weights, x, at)
-    x = layers.layer_norm(x + y, weights, "attn_output_norm", c.epsilon)
+    return after_attention(c, weights, x + y), at
+
+
+def after_attention(c: Encoder, weights: Weights, x: Array) -> Array:
+    """A norm, the feed-forward part, a norm."""
+    x = layers.layer_norm(x, weights, "attn_output_norm", c.epsilon)
     y = nn.gelu(layers.linear(x, weights, "ffn_up"), approximate=False)
     return layers.layer_norm(
         x + layers.linear(y, weights, "ffn_down"), weights, "layer_output_norm", c.epsilon
-    ), at
+    )
 
 
 register(

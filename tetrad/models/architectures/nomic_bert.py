@@ -92,7 +92,7 @@ def kinds(c: NomicBert) -> list[Rope]:
     return [c.rope] * c.layers
 
 
-def shared(kind: Rope, batch: TokenBatch) -> Arrays:
+def shared(kind: Rope, batch: TokenBatch, weights: Weights) -> Arrays:
     return layers.rope_tables(kind, batch.position)
 
 
