@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -120,13 +120,7 @@ class TetradFunctions:
 
         self.gelu, self.layer_norm = td.nn.gelu, td.nn.layer_norm
         self.dot_product_attention = td.nn.dot_product_attention
-
-    @staticmethod
-    def cross_entropy(logits: Any, targets: Any) -> Any:
-        import tetrad as td
-
-        logs = td.nn.log_softmax(logits)
-        return -td.mean(td.take_along_axis(logs, targets[..., None], axis=-1))
+        self.cross_entropy = td.nn.cross_entropy
 
 
 class JaxFunctions:
@@ -174,12 +168,18 @@ def with_tetrad() -> Step:
 
 
 def with_jax() -> Step:
+    nn = JaxFunctions()
+    return jax_step(lambda params, *given: loss(nn, params, *given), values(), batch())
+
+
+def jax_step(function: Callable[..., Any], start: Tree, data: Sequence[np.ndarray]) -> Step:
+    """A jitted step of Adam on a loss; parameters and moments are donated."""
     import jax
 
-    jnp, each, nn = jax.numpy, jax.tree.map, JaxFunctions()
+    jnp, each = jax.numpy, jax.tree.map
 
-    def step(params: Any, mean: Any, square: Any, count: Any, tokens: Any, targets: Any) -> Any:
-        value, found = jax.value_and_grad(lambda p: loss(nn, p, tokens, targets))(params)
+    def step(params: Any, mean: Any, square: Any, count: Any, *given: Any) -> Any:
+        value, found = jax.value_and_grad(function)(params, *given)
         count = count + 1
         mean = each(lambda m, g: 0.9 * m + 0.1 * g, mean, found)
         square = each(lambda v, g: 0.999 * v + 0.001 * g * g, square, found)
@@ -191,9 +191,9 @@ def with_jax() -> Step:
         return each(moved, params, mean, square), mean, square, count, value
 
     jitted = jax.jit(step, donate_argnums=(0, 1, 2))
-    params = each(jax.device_put, values())
+    params = each(jax.device_put, start)
     kept = [params, each(jnp.zeros_like, params), each(jnp.zeros_like, params), jnp.float32(0)]
-    given = [jax.device_put(x) for x in batch()]
+    given = [jax.device_put(x) for x in data]
 
     def call() -> Any:
         *kept[:], value = jitted(*kept, *given)

@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterator
 import neural_convolution
 import neural_encoders
 import neural_rows
+import neural_training
 from common import Options, Report, Row, options
 
 FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (
     neural_convolution.rows,
     neural_encoders.rows,
     neural_rows.rows,
+    neural_training.rows,
 )
 
 

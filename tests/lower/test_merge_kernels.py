@@ -19,7 +19,7 @@ from tetrad.kernel.nodes import Program
 from tetrad.lower.lower import Lowerer
 from tetrad.schedule.nodes import Launch
 
-WIDTHS = (784, 832, 832, 304, 10)  # rows of all but one are copied (lower.matmul, SHORT_ROW)
+WIDTHS = (784, 832, 832, 304, 10)  # rows of all but one are copied (`is_worth_staging`)
 
 
 def random(*shape: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from tetrad.loopnest.frame import Frame
 from tetrad.ops.conv.depthwise import DepthwiseTiles, DepthwiseWeight
 from tetrad.ops.conv.op import conv, conv_weight, form_of, weight_form_of
 from tetrad.ops.conv.plan import (
+    has_holes,
     plan_conv,
     plan_depthwise,
     plan_depthwise_weight,
@@ -34,7 +35,7 @@ def lower_conv_weight(frame: Frame, group: Group) -> Launch | list[Launch]:
     node = group.root
     form = weight_form_of(*node.inputs, **dict(node.params))
     dtype, machine = accumulator(node.inputs[0].type.dtype), frame.memory.machine
-    if takes_depthwise(form):
+    if takes_depthwise(form) and not has_holes(form):
         plan = plan_depthwise_weight(form, dtype, machine)
         return DepthwiseWeight(frame, group, form, plan).launch()
     return WeightTiles(frame, group, form, plan_weight(form, dtype, machine)).launch()

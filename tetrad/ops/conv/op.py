@@ -11,8 +11,9 @@ the result back to x. The order of a sum is part of its meaning (docs/numerics.m
     conv         taps ascend row by row, within a tap channels; one fma chain from zero
     conv_weight  images ascend, each one fma chain from zero over the places, row by row; sums of
                  images are added in order
-    depthwise    of conv_weight, with channels second: along a row of places sixteen chains, place p
-                 in chain p % 16, over all rows of an image; joined by halving
+    depthwise    of conv_weight, with channels second, no holes, up to two axes and 64 taps: along a
+                 row of places sixteen such chains, place p in chain p % 16; joined by halving in
+                 the end
 
 Here they have their meaning, types, derivatives and test cases.
 """
@@ -31,7 +32,7 @@ from tetrad.core.op import Case, op
 from tetrad.core.sizes import Shape, Size
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
-from tetrad.ops.calculus import Batched, all_batched, moved, reshape
+from tetrad.ops.calculus import Batched, all_batched, moved, reshape, zeros
 from tetrad.ops.cases import Rng, exact_array, pick
 from tetrad.ops.conv.geometry import (
     WEIGHTS,
@@ -356,6 +357,8 @@ def conv_batch(batched: Batched, x: Node, w: Node, **settings: Any) -> Node:
         return reshape(made, (size, count, *made.type.shape[1:]))
     x, w = all_batched(batched, (x, w))
     size = number(x.type.shape[0])
+    if size == 0:
+        return no_rows(conv_type(row_type(x), row_type(w), **settings))
     wide = {**settings, "groups": size * groups}
     made = conv(channels_joined(x, last), weights_joined(w, weight), **wide)
     return channels_parted(made, last, size)
@@ -366,9 +369,20 @@ def conv_weight_batch(batched: Batched, x: Node, y: Node, **settings: Any) -> No
     """Pairs of arrays are groups."""
     x, y = all_batched(batched, (x, y))
     size, last, weight = number(x.type.shape[0]), settings["last"], settings["weight"]
+    if size == 0:
+        return no_rows(conv_weight_type(row_type(x), row_type(y), **settings))
     wide = {**settings, "groups": size * settings["groups"]}
     made = conv_weight(channels_joined(x, last), channels_joined(y, last), **wide)
     return weights_parted(made, weight, size)
+
+
+def row_type(x: Node) -> ArrayType:
+    return x.type.with_shape(x.type.shape[1:])
+
+
+def no_rows(kind: ArrayType) -> Node:
+    """A batch of nothing has no groups to be made of."""
+    return zeros(kind, (0, *kind.shape))
 
 
 def number(size: Size) -> int:

@@ -187,7 +187,7 @@ def weight_box(form: ConvGeometry) -> Ints:
 
 # -- depthwise -------------------------------------------------------------------------------------
 
-MOST_TAPS = 25  # whose factors or sums registers, and the first cache, hold
+MOST_TAPS = 64  # that are written out
 PLANE_BYTES = 64 << 10  # of a channel in scratch
 TILE_PLACES = 4  # results of a tile, for a register of 512 bits; their windows overlap
 
@@ -202,9 +202,12 @@ class DepthwisePlan:
 
 
 def takes_depthwise(form: ConvGeometry) -> bool:
-    """Channels for themselves, of one or two axes, without holes in x and not too many taps."""
-    is_plain = form.is_depthwise and len(form.axes) <= 2 and form.taps <= MOST_TAPS
-    return is_plain and all(axis.holes == 1 for axis in form.axes)
+    """Channels for themselves, of one or two axes and not too many taps."""
+    return form.is_depthwise and len(form.axes) <= 2 and form.taps <= MOST_TAPS
+
+
+def has_holes(form: ConvGeometry) -> bool:
+    return any(axis.holes > 1 for axis in form.axes)
 
 
 def plan_depthwise(form: ConvGeometry, dtype: DType, machine: Machine) -> DepthwisePlan:
@@ -214,15 +217,20 @@ def plan_depthwise(form: ConvGeometry, dtype: DType, machine: Machine) -> Depthw
     each = dtype.nbytes * (LANES if form.last else 1)
     most = STAGED_BYTES if form.last else PLANE_BYTES
     broad = even_parts(wide.y, max(LANES, most // (8 * each * wide.stride)))
+    if broad < wide.y:
+        broad = -(-broad // LANES) * LANES  # whole vectors, but for the last
+    broad = whole_periods(broad, wide)
     row = reach_of(wide, broad)[1] * each
     tall = even_parts(high.y, max(1, most // row // high.stride))
     if form.last:
         wanted = -(-2 * machine.parallel_groups // max(batch, 1))
-        tall = min(tall, max(-(-high.y // wanted), 1))
-        tile = (1, even_parts(broad, 2 * TILE_PLACES))
+        tall = whole_periods(min(tall, max(-(-high.y // wanted), 1)), high)
+        tile = (1, even_parts(broad // wide.period, 2 * TILE_PLACES))
         return DepthwisePlan((tall, broad), tile, form.groups)
     channels = even_parts(form.groups, max(1, batch * form.groups // (4 * machine.parallel_groups)))
-    return DepthwisePlan((tall, broad), (even_parts(tall, TILE_PLACES), 1), channels)
+    tall = whole_periods(tall, high)
+    rows = even_parts(tall // high.period, TILE_PLACES)
+    return DepthwisePlan((tall, broad), (rows, 1), channels)
 
 
 def plan_depthwise_weight(form: ConvGeometry, dtype: DType, machine: Machine) -> DepthwisePlan:

@@ -306,6 +306,9 @@ class StagedPlane(Staged):
 
     def copy_first(self, to: Val, place: Sequence[Val]) -> None:
         k, used = self.k, -(-self.sizes[2] // self.stride)
+        if self.stride == 2:
+            self.copy_pairs(to, place, used)
+            return
         for phase in range(self.stride):
             with k.loop(used, 0, LANES) as w:
                 at = to + phase * self.part + w + k.lane()
@@ -314,10 +317,25 @@ class StagedPlane(Staged):
                 with k.when((first >= 0) & (last < self.ends[2])):
                     k.store(self.buffer, at, self.element(place, lane, k.index(0)))
                 with k.otherwise():
-                    value = k.local(0, self.dtype)
-                    with k.when((lane >= 0) & (lane < self.ends[2])):
-                        value.set(self.element(place, lane, k.index(0)))
-                    k.store(self.buffer, at, value.get())
+                    k.store(self.buffer, at, self.masked(place, lane))
+
+    def copy_pairs(self, to: Val, place: Sequence[Val], used: int) -> None:
+        """Columns two apart: vectors as they lie, parted in registers."""
+        k = self.k
+        with k.loop(used, 0, LANES) as w:
+            first = self.starts[2] + w * 2
+            pair = [self.masked(place, first + half * LANES + k.lane()) for half in range(2)]
+            for phase in range(2):
+                lanes = tuple(range(phase, 2 * LANES, 2))
+                at = to + phase * self.part + w + k.lane()
+                k.store(self.buffer, at, k.shuffle(pair[0], pair[1], lanes))
+
+    def masked(self, place: Sequence[Val], lane: Val) -> Val:
+        """Zero outside x."""
+        value = self.k.local(0, self.dtype)
+        with self.k.when((lane >= 0) & (lane < self.ends[2])):
+            value.set(self.element(place, lane, self.k.index(0)))
+        return value.get()
 
 
 def pitch_of(channels: int, dtype: DType) -> int:

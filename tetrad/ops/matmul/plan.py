@@ -8,7 +8,7 @@ out. The generators follow a plan and choose nothing themselves; no plan changes
 from __future__ import annotations
 
 from collections.abc import Collection
-from math import prod
+from math import gcd, prod
 
 from tetrad.core.dtypes import DType
 from tetrad.core.machine import LANES, Machine, RegisterTile
@@ -30,8 +30,8 @@ SHARE = 4  # parts of an axis for each thread, at most
 # column, or of a row; of a whole workgroup, that another thread begins it late, and that it begins.
 COPIED_COLUMN, COPIED_ROW, DELAY, BEGIN = 30, 14, 0.03, 1 << 15
 STAGING_COLUMNS = 64
-# bytes: rows of a tile then lie apart in the nearest cache, and all of them in the second
-SHORT_ROW = 3 << 10
+# bytes of the nearest cache with places of their own, and how many rows of a tile may share each
+PLACES, SHARING = 4 << 10, 4
 POINTERS = 8  # to rows of a tile that registers have room for
 UNROLL = 24  # multiplications of a tile written out, in 1, 2 or 4 steps of k
 # A plain loop and one block of k do for fewer multiplications, with few columns or a short k: most
@@ -246,8 +246,15 @@ def is_worth_staging(given: ProductShape, dtype: DType, tile: RegisterTile) -> b
     if isinstance(n, int) and n < STAGING_COLUMNS:
         return False
     is_as_it_is = given.left_in_memory and given.left is dtype
-    is_short = isinstance(k, int) and k * dtype.nbytes <= SHORT_ROW and tile.rows <= POINTERS
-    return not (is_as_it_is and is_short)
+    are_apart = isinstance(k, int) and lie_apart(k * dtype.nbytes, tile.rows)
+    return not (is_as_it_is and are_apart and tile.rows <= POINTERS)
+
+
+def lie_apart(pitch: int, rows: int) -> bool:
+    """Do rows with so many bytes from one to the next stay in the nearest cache together? It has
+    few places for addresses a power of two apart."""
+    places = PLACES // gcd(pitch, PLACES)
+    return rows <= SHARING * places
 
 
 def choose_tile(machine: Machine, dtype: DType, m: Size, n: Size) -> RegisterTile:
