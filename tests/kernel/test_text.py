@@ -68,6 +68,7 @@ body:
   %26: u32 = atomic_add(c, %1, %25)
   %27: u32 = atomic_compare_exchange(c, %24, %25, expected=%26, order="seq_cst")
   %28: f32 = permute(%2, %19)
+  %29: f32 = dot2(%28, %16, %19)
   return()
 """
 
@@ -95,9 +96,10 @@ def test_what_was_parsed() -> None:
         False,
     )
     assert (s.dtype, s.access, s.count, s.zeroed) == (i32, "workgroup", 16, True)
-    _, lane, load, broadcast, fma, shuffle, *_, store, length, _, added, exchanged, _, leaving = (
-        program.body
-    )
+    _, lane, load, broadcast, fma, shuffle, *_, store, length, _, added, exchanged = program.body[
+        :-3
+    ]
+    leaving = program.body[-1]
     assert isinstance(load, n.Load) and (load.dtype, load.buffer, load.at) == (f32, x, lane)
     assert isinstance(broadcast, n.Broadcast) and (broadcast.x, broadcast.lane) == (load, 2)
     assert isinstance(fma, n.Fma) and (fma.a, fma.b, fma.c) == (load, load, broadcast)

@@ -160,7 +160,7 @@ def test_a_text_has_its_bits_beside_any_others(model: Model, count: int) -> None
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("dtype, near", [("f32", 1e-5), ("int8", 0.05)])
+@pytest.mark.parametrize("dtype, near", [("f32", 1e-5), ("bf16", 0.02), ("int8", 0.05)])
 def test_products_in_another_type(tmp_path: Path, arch: str, dtype: str, near: float) -> None:
     path = write(tmp_path / "tiny.gguf", arch, **WIDE)
     model, exact = td.load(path, dtype=dtype), td.load(path).embed(TEXTS)

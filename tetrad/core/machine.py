@@ -35,6 +35,7 @@ class Machine:
     panel_bytes: int = NEAR
     # four products of an unsigned with a signed byte and their sum are one instruction
     dots_mixed_bytes: bool = False
+    dots_halves: bool = False  # two products of bf16 and their sum in f32 are one instruction
     # Memory that a workgroup can have. On a CPU scratch is memory like any other: long sorts need
     # that of their rows.
     workgroup_bytes: int = 1 << 40

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tetrad.core.dtypes import DType, bool_, i32, index, u32
+from tetrad.core.dtypes import DType, bool_, f32, i32, index, u32
 from tetrad.core.errors import VerifyError
 from tetrad.core.record import field, record
 from tetrad.core.sizes import Size
@@ -320,6 +320,11 @@ class KernelBuilder:
         return self._shared(
             ("dot4", a, x, y, u_max, signed), lambda: n.Dot4(i32, a, x, y, u_max, signed), (a, x, y)
         )
+
+    def dot2(self, acc: object, a: object, b: object) -> Val:
+        """acc plus the products of two bf16 in each word, the upper halves first (`nodes.Dot2`)."""
+        c, x, y = self.value(acc, f32).node, self._val(a).node, self._val(b).node
+        return self._shared(("dot2", c, x, y), lambda: n.Dot2(f32, c, x, y), (c, x, y))
 
     def lookup(self, x: object, table: tuple[int, ...]) -> Val:
         v = self._val(x).node

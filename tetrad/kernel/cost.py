@@ -16,7 +16,7 @@ from tetrad.core.sizes import bind, dims_of
 from tetrad.kernel import nodes as n
 from tetrad.kernel.grids.infer import is_along_x, is_own_position
 
-FLOPS: dict[type[n.Instr], int] = {n.Binary: 1, n.Unary: 1, n.Fma: 2, n.Dot4: 8}
+FLOPS: dict[type[n.Instr], int] = {n.Binary: 1, n.Unary: 1, n.Fma: 2, n.Dot4: 8, n.Dot2: 4}
 _BOUND: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,

@@ -23,7 +23,7 @@ from tetrad.core.floats import guarded
 from tetrad.kernel import arith, atomics
 from tetrad.kernel import nodes as n
 from tetrad.kernel.launch_memory import count_of, fresh_scratch
-from tetrad.kernel.math.fma import fma
+from tetrad.kernel.math.fma import dot2, fma
 from tetrad.kernel.races import Races
 
 Array = np.ndarray[Any, Any]
@@ -314,6 +314,10 @@ def _dot4(run: Run, node: n.Dot4, mask: Mask) -> None:
     run.values[node] = arith.dot4(run.values[node.acc], u, run.values[node.s], node.signed)
 
 
+def _dot2(run: Run, node: n.Dot2, mask: Mask) -> None:
+    run.values[node] = dot2(*(run.values[x] for x in (node.acc, node.a, node.b)))
+
+
 def _lookup(run: Run, node: n.Lookup, mask: Mask) -> None:
     x, last = run.values[node.x], len(node.table) - 1
     _check_bytes(run, "lookup", x, last, mask, f"above {last}")
@@ -589,6 +593,7 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Bitcast: _bitcast,
     n.Fma: _fma,
     n.Dot4: _dot4,
+    n.Dot2: _dot2,
     n.Lookup: _lookup,
     n.Shuffle: _shuffle,
     n.Permute: _permute,

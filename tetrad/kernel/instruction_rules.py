@@ -204,6 +204,13 @@ def _dot4(check: Check, node: n.Dot4) -> None:
     check.require(0 <= node.u_max <= 255, "K010", f"u_max {node.u_max} is not a byte", node)
 
 
+def _dot2(check: Check, node: n.Dot2) -> None:
+    types = (node.dtype, node.acc.dtype, node.a.dtype, node.b.dtype)
+    check.require(
+        types == (f32, f32, u32, u32), "K011", f"dot2 is f32 from f32, u32, u32, not {types}", node
+    )
+
+
 def _lookup(check: Check, node: n.Lookup) -> None:
     check.require(
         (node.dtype, node.x.dtype) == (u32, u32),
@@ -314,6 +321,7 @@ RULES: dict[type[n.Instr], Callable[[Check, Any], None]] = {
     n.Bitcast: _bitcast,
     n.Fma: _fma,
     n.Dot4: _dot4,
+    n.Dot2: _dot2,
     n.Lookup: _lookup,
     n.Shuffle: _shuffle,
     n.Permute: _permute,

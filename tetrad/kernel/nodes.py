@@ -258,6 +258,20 @@ class Dot4(Value):
 
 
 @record(eq=False)
+class Dot2(Value):
+    """acc (f32) plus two products of bf16, which lie in the halves of the words `a` and `b` (u32).
+
+    The upper halves come first: two fma, one after the other. Subnormal operands count as zeros,
+    and so does a result that would be one if exponents had no end: what the instruction of x86 does
+    (VDPBF16PS), to the bit.
+    """
+
+    acc: Value
+    a: Value
+    b: Value
+
+
+@record(eq=False)
 class Lookup(Value):
     """Each byte b of `x` (u32), at most 15, becomes the byte table[b]."""
 
@@ -416,7 +430,7 @@ class Program:
 
 INSTRUCTIONS: tuple[type[Instr], ...] = (
     Const, Arg, Id, BufferLength, Load, Store, Atomic, Binary, Compare, Unary, Select, Cast,
-    Bitcast, Fma, Dot4, Lookup, Shuffle, Permute, Broadcast,
+    Bitcast, Fma, Dot4, Dot2, Lookup, Shuffle, Permute, Broadcast,
     Vote, Local, Get, Set, For, If, Barrier, Return, Trap, Prefetch, Region,
 )  # fmt: skip
 

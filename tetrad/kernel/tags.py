@@ -58,5 +58,5 @@ NODES: dict[type[n.Instr], int] = {
     n.Bitcast: 0x0D, n.Fma: 0x0E, n.Dot4: 0x0F, n.Lookup: 0x10, n.Shuffle: 0x11,
     n.Broadcast: 0x12, n.Vote: 0x13, n.Local: 0x14, n.Get: 0x15, n.Set: 0x16, n.For: 0x17,
     n.If: 0x18, n.Barrier: 0x19, n.Return: 0x1A, n.Trap: 0x1B, n.Prefetch: 0x1C, n.Region: 0x1D,
-    n.Permute: 0x1E,
+    n.Permute: 0x1E, n.Dot2: 0x1F,
 }  # fmt: skip

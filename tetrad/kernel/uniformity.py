@@ -121,6 +121,7 @@ _RULES: dict[type[n.Instr], Callable[[_Analysis, Any, int], None]] = {
     n.Bitcast: _any_of("x"),
     n.Fma: _any_of("a", "b", "c"),
     n.Dot4: _any_of("acc", "u", "s"),
+    n.Dot2: _any_of("acc", "a", "b"),
     n.Lookup: _any_of("x"),
     n.Shuffle: _shuffle,
     n.Permute: _any_of("x", "at"),

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tetrad.core.dtypes import DType
+from tetrad.core.dtypes import DType, bf16
 from tetrad.core.errors import SettingError
 from tetrad.core.machine import LANES
 from tetrad.core.record import record
@@ -37,7 +37,7 @@ from tetrad.models.folder.spelling import FolderNames
 from tetrad.models.library import layers, td
 from tetrad.models.shapes import Expected
 from tetrad.models.weights import Factors, aligned_copy
-from tetrad.quant.panels import BYTES, in_bytes, panels_of
+from tetrad.quant.panels import BYTES, HALVES, in_bytes, panels_of
 from tetrad.tracing.array import Array
 
 QKV, ENDS = ("attn_q", "attn_k", "attn_v"), ("weight", "bias")
@@ -152,6 +152,8 @@ def laid(name: str, weight: Array, dtype: str) -> dict[str, Array]:
         parts, stem = in_bytes(weight.view), name.removesuffix(".weight")
         names = (name, f"{stem}.scale", f"{stem}.offset")
         return dict(zip(names, map(placed, parts), strict=True))
+    if dtype == "bf16" and weight.shape[1] % HALVES == 0:
+        return {name: placed(panels_of(weight.view.astype(bf16.np), HALVES))}
     wide = weight.view.astype(np.float32) if dtype == "f32" else weight.view
     return {name: placed(panels_of(wide))}
 

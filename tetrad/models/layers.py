@@ -14,7 +14,8 @@ import numpy as np
 
 from tetrad import nn
 from tetrad.arrays import functions as td
-from tetrad.core.dtypes import f32
+from tetrad.core.dtypes import bf16, f32
+from tetrad.core.machine import LANES
 from tetrad.models.arch import BlockInputs, Weights
 from tetrad.models.decoder import Decoder, Experts, Gated
 from tetrad.models.encoder import Encoder
@@ -27,6 +28,7 @@ from tetrad.ops.matmul.op import matmul
 from tetrad.ops.panels.op import byte_rows, panel_matmul
 from tetrad.ops.quantized.op import lowbit_rows, quantize_rows
 from tetrad.quant.lanes import lanes_of
+from tetrad.quant.panels import HALVES
 from tetrad.tracing.array import Array
 
 
@@ -56,6 +58,7 @@ def linear(x: Array, weights: Weights, name: str) -> Array:
 
 def product(x: Array, weight: Array, terms: int = 1) -> Array:
     if weight.ndim == 3:
+        x = x.astype(bf16) if weight.shape[2] == HALVES * LANES else x
         return panel_matmul(x, weight)  # type: ignore[no-any-return]
     rows = quantize_rows(x, terms=terms) if weight.dtype.is_quantized else x
     return matmul(rows, weight, transposed=True, terms=terms)  # type: ignore[no-any-return]

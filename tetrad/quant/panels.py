@@ -3,7 +3,7 @@
 A weight [outputs, inputs] in, an array [outputs / 16, inputs, 16] out: sixteen outputs of one input
 are neighbours, and a kernel reads a panel of them in one run (`ops.panels`). Where an instruction
 multiplies several inputs at once, those of an output lie together: [outputs / 16, inputs / 4, 64]
-for bytes.
+for bytes, [outputs / 16, inputs / 2, 32] for bf16 that meets rows of bf16.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from tetrad.core.machine import LANES
 
 Array = np.ndarray
-BYTES = 4  # inputs of a weight in 8 bits that are multiplied at once
+BYTES, HALVES = 4, 2  # inputs of a weight in 8 bits, or of bf16, that are multiplied at once
 TOP = 127  # the largest code
 ZERO = 128  # the code of rows that stands for 0
 

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tetrad.core.dtypes import DType, bool_, i8, u8, u32
+from tetrad.core.dtypes import DType, bf16, bool_, i8, u8, u32
 from tetrad.core.errors import VerifyError
 from tetrad.core.lapack import MOST_ARGUMENTS, lengths
 from tetrad.core.sizes import Named, Size, dims_of, is_below
@@ -158,8 +158,9 @@ def verify_buffer(schedule: Schedule, launch: Launch, buffer: Buffer, slot: Slot
 
 
 def is_element(dtype: DType, kind: ArrayType) -> bool:
-    """May a kernel read arrays of this type as elements of the dtype? Bytes also as words."""
-    is_words = dtype is u32 and kind.dtype in (i8, u8)
+    """May a kernel read arrays of this type as elements of the dtype? Bytes and halves also as
+    words."""
+    is_words = dtype is u32 and kind.dtype in (i8, u8, bf16)
     if dtype is kind.dtype or not (kind.dtype.is_quantized or kind.dtype.is_complex or is_words):
         return dtype is kind.dtype
     return not isinstance(kind.nbytes, int) or kind.nbytes % dtype.np.itemsize == 0

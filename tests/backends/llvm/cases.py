@@ -165,6 +165,7 @@ def products() -> Iterator[Case]:
         yield dot_of_one(u_max, width)
     for width in (1, 4, 8, 12, 16, 32, 64):
         yield dot(255, width, signed=True)
+        yield halves(width)
     for width in (1, 3, 4, 8, 12, 16, 32):
         yield table(width)
 
@@ -200,6 +201,21 @@ def dot(u_max: int, width: int, *, signed: bool = False) -> Case:
     return elementwise(
         name, width, lambda k, a, x, y: k.dot4(a, x, y, u_max, signed=signed), *columns
     )
+
+
+def halves(width: int) -> Case:
+    """Products of bf16: sums of any size, subnormal ones, what is no number, one at the edge."""
+    rng = np.random.default_rng(5)
+    scale = 2.0 ** rng.integers(-76, -54, (2, 512, 2))
+    x, y = (rng.standard_normal((2, 512, 2)) * scale).astype(np.float32)
+    x[:200], y[:200] = rng.standard_normal((2, 200, 2))
+    x[200:220, 0], x[220:240, 1] = 2.0**-130, np.inf
+    c = (rng.standard_normal(512) * 2.0 ** rng.integers(-130, -122, 512)).astype(np.float32)
+    c[:200] = rng.standard_normal(200)
+    c[511], x[511], y[511] = 2.0**-126, (0, -1.5 * 2.0**-75), (0, 2.0**-76)
+    words = [(z.view(np.uint32) >> 16).astype(np.uint16).view(np.uint32).ravel() for z in (x, y)]
+    columns = [(f32, c), (u32, words[0]), (u32, words[1])]
+    return elementwise("dot2", width, lambda k, c, a, b: k.dot2(c, a, b), *columns)
 
 
 def dot_of_one(u_max: int, width: int) -> Case:

@@ -62,6 +62,30 @@ def test_bytes_are_multiplied_exactly(outputs: int, columns: int) -> None:
         np.testing.assert_array_equal(got, x[:rows].astype(np.int32) @ w.astype(np.int32).T)
 
 
+@pytest.mark.parametrize(("outputs", "columns"), [(16, 2), (48, 384), (528, 64), (32, 2060)])
+def test_halves_meet_in_pairs(outputs: int, columns: int) -> None:
+    """Near the product of what they stand for; the same bits for any number of rows."""
+    x = numbers(150, columns).astype(ml_dtypes.bfloat16)
+    w = numbers(outputs, columns, seed=1).astype(ml_dtypes.bfloat16)
+    run, laid = any_rows(), td.asarray(panels_of(w, 2))
+    got = np.asarray(run(td.asarray(x), laid))
+    wide = [side.astype(np.float64) for side in (x, w)]
+    most = columns * 2.0**-24 * (np.abs(wide[0]) @ np.abs(wide[1]).T)  # of so many roundings
+    assert got.dtype == np.float32 and (np.abs(got - wide[0] @ wide[1].T) <= most).all()
+    for rows in (1, 8, 129):
+        np.testing.assert_array_equal(np.asarray(run(td.asarray(x[:rows]), laid)), got[:rows])
+
+
+def test_the_second_of_a_pair_comes_first() -> None:
+    """1 + 2**-24 is 1 again, twice; 2**-24 twice is enough to be seen."""
+    x = np.array([[2.0**-12, 2.0**-12, 0, 1]], ml_dtypes.bfloat16)
+    w = np.tile(np.array([2.0**-12, 2.0**-12, 0, 1], ml_dtypes.bfloat16), (16, 1))
+    one = np.float32(1)
+    for order, expected in (([0, 1, 2, 3], one + np.float32(2.0**-23)), ([0, 3, 1, 2], one)):
+        got = td.jit(panel_matmul)(x[:, order], panels_of(w[:, order], 2))
+        np.testing.assert_array_equal(np.asarray(got), np.full((1, 16), expected))
+
+
 def test_rows_and_weights_in_bytes_are_near_the_product() -> None:
     x, w = numbers(20, 256), numbers(48, 256, seed=1)
     panels, scale, offset = in_bytes(w)
@@ -122,7 +146,7 @@ def test_plans_keep_inside_the_panels() -> None:
 
 
 def test_what_does_not_fit_is_said() -> None:
-    with pytest.raises(DtypeError, match="expected rows of f32, f64, u8"):
+    with pytest.raises(DtypeError, match="expected rows of f32, f64, bf16, u8"):
         td.jit(panel_matmul)(np.zeros((2, 3), np.int32), np.zeros((1, 3, 16), np.float32))
     with pytest.raises(DtypeError, match="panels of f64"):
         td.jit(panel_matmul)(np.zeros((2, 3)), np.zeros((1, 3, 16), np.float32))

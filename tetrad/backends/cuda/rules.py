@@ -23,7 +23,7 @@ MAX_COMMENT = 120
 # What is in neither list is refused: a rule for vectors may take a lane for the whole workgroup.
 ALIKE: tuple[type[n.Instr], ...] = (
     n.Const, n.Arg, n.Id, n.BufferLength, n.Binary, n.Compare, n.Unary, n.Select, n.Cast,
-    n.Bitcast, n.Fma, n.Lookup, n.Local, n.Get, n.Set, n.For, n.If,
+    n.Bitcast, n.Fma, n.Dot2, n.Lookup, n.Local, n.Get, n.Set, n.For, n.If,
 )  # fmt: skip
 
 

@@ -28,6 +28,8 @@ class Isa:
     # bytes of a table by a vector; None: no instruction
     lookup: Callable[[Codegen, tuple[int, ...], str], str | None]
     extremum: Callable[[Codegen, str, DType, str, str], str]  # "min" or "max" of vectors of floats
+    # of vectors acc, a, b: products of bf16; None: no instruction
+    dot2: Callable[[Codegen, str, str, str], str | None] = lambda cg, acc, a, b: None
     # words of sixteen lanes by places in them (i32); None: no instruction
     permute: Callable[[Codegen, str, str], str | None] = lambda cg, x, at: None
     attributes: Callable[[Target], str] = lambda target: ""  # of every function

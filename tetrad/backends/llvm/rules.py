@@ -227,6 +227,14 @@ def emit_dot4(cg: Codegen, node: n.Dot4) -> Emitted:
     return Emitted(made or dots.dot4_portable(cg, node, acc, u, s, varying), form(varying))
 
 
+@rules.rule(n.Dot2)
+def emit_dot2(cg: Codegen, node: n.Dot2) -> Emitted:
+    varying = cg.is_varying(node)
+    acc, a, b = (cg.operand(x, varying) for x in (node.acc, node.a, node.b))
+    made = cg.isa.dot2(cg, acc, a, b) if varying else None
+    return Emitted(made or dots.dot2_portable(cg, acc, a, b, varying), form(varying))
+
+
 @rules.rule(n.Lookup)
 def emit_lookup(cg: Codegen, node: n.Lookup) -> Emitted:
     varying = cg.is_varying(node)

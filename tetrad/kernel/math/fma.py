@@ -129,3 +129,30 @@ def _by_fractions(a: float, b: float, c: float) -> float:
     a, b, c = (lazy.module("fractions").Fraction(float(x)) for x in (a, b, c))  # seldom needed
     exact = a * b + c
     return float(np.copysign(float(abs(exact)), -1.0 if exact < 0 else 1.0))
+
+
+def dot2(acc: Array, a: Array, b: Array) -> Array:
+    """acc plus the products of two bf16 in each word, the upper halves first: `kernel.nodes.Dot2`.
+
+    >>> dot2(np.float32([1]), np.uint32([0x3F804000]), np.uint32([0x40003F80]))  # (1, 2) . (2, 1)
+    array([5.], dtype=float32)
+    """
+    total = _flushed(np.asarray(acc, np.float32))
+    for shift in (0, 16):
+        x, y = (_flushed(((w << shift) & np.uint32(0xFFFF0000)).view(np.float32)) for w in (a, b))
+        total = _fma_flushed(x, y, total)
+    return total
+
+
+def _fma_flushed(x: Array, y: Array, c: Array) -> Array:
+    """x y + c, zero where it would be subnormal if exponents had no end: 2**32 times as large, the
+    sum is rounded as if they had none."""
+    with np.errstate(all="ignore"):
+        raised = fma(x * np.float32(2.0**32), y, c * np.float32(2.0**32))
+        made = fma(x, y, c)
+    return np.where(np.abs(raised) < np.float32(2.0**-94), np.copysign(np.float32(0), made), made)
+
+
+def _flushed(x: Array) -> Array:
+    """Zeros for subnormal numbers."""
+    return np.where(np.abs(x) < np.float32(2.0**-126), np.copysign(np.float32(0), x), x)

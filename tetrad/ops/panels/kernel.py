@@ -26,7 +26,7 @@ from tetrad.ops.matmul.plan import (
     steps_written_out,
 )
 from tetrad.ops.matmul.tiles import Matmul
-from tetrad.ops.panels.op import byte_rows, panel_matmul
+from tetrad.ops.panels.op import KINDS, byte_rows, panel_matmul
 from tetrad.ops.quantized.kernel import ROUNDER, ROUNDER_BITS
 from tetrad.ops.quantized.op import SCALE_OF_TOP, SMALLEST
 from tetrad.quant.panels import BYTES, TOP, ZERO
@@ -65,11 +65,11 @@ def lower_byte_rows(frame: Frame, group: Group) -> Launch:
 @panel_matmul.kernel
 def lower_panel_matmul(frame: Frame, group: Group) -> Launch:
     node, machine = group.root, frame.memory.machine
-    is_bytes = node.inputs[0].type.dtype is u8
+    together = KINDS[node.inputs[0].type.dtype].together
     tile = machine.f64_tile if node.type.dtype is f64 else machine.f32_tile
-    if is_bytes:
-        tile = RegisterTile(min(tile.rows, POINTERS), BYTE_VECTORS)
-    write = ByteMatmul if is_bytes else PanelMatmul
+    if together > 1:
+        tile = RegisterTile(min(tile.rows, POINTERS), BYTE_VECTORS if together == BYTES else 1)
+    write = WordMatmul if together > 1 else PanelMatmul
     return write(frame, group, plan_panels(size_of(node), tile, machine)).launch()
 
 
@@ -104,16 +104,16 @@ class PanelMatmul(Matmul):
         return at + self.k.lane()
 
 
-class ByteMatmul(PanelMatmul):
-    """Rows of bytes: a step of k is four of them, a word."""
+class WordMatmul(PanelMatmul):
+    """Rows of bytes or of bf16: a step of k is as many of them as a word has."""
 
     def __init__(self, frame: Frame, group: Group, plan: MatmulPlan) -> None:
         super().__init__(frame, group, plan)
         self.words = frame.view(frame.memory.slots[self.a], u32)
 
     def measure(self) -> tuple[MatmulSize, DType]:
-        size = size_of(self.node)
-        return replace(size, k=plain(size.k) // BYTES), i32
+        size, kind = size_of(self.node), KINDS[self.a.type.dtype]
+        return replace(size, k=plain(size.k) // kind.together), kind.result
 
     def elements(self) -> Iterator[Node]:
         return (node for node in super().elements() if node is not self.a)
@@ -128,4 +128,6 @@ class ByteMatmul(PanelMatmul):
         return self.k.load(self.panels, self.fetched(column, v, start, step))
 
     def multiply_add(self, left: Val, right: Val, acc: Val) -> Val:
-        return self.k.dot4(acc, left, right)
+        if self.dtype is i32:
+            return self.k.dot4(acc, left, right)
+        return self.k.dot2(acc, right, left)  # the second may be an operand from memory

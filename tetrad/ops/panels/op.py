@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i8, i32, u8
+from tetrad.core.dtypes import DType, as_dtype, bf16, f16, f32, f64, i8, i32, u8
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.machine import LANES
 from tetrad.core.op import Case, op
@@ -24,7 +24,7 @@ from tetrad.ops.cases import Rng, exact_array, pick
 from tetrad.ops.matmul.op import matmul
 from tetrad.ops.quantized.op import SCALE_OF_TOP, SMALLEST
 from tetrad.ops.rules import Array
-from tetrad.quant.panels import BYTES, TOP, ZERO, panels_of, weight_of
+from tetrad.quant.panels import BYTES, HALVES, TOP, ZERO, panels_of, weight_of
 
 
 @record
@@ -39,6 +39,7 @@ class PanelKind:
 KINDS = {
     f32: PanelKind((f32, f16, bf16), f32),
     f64: PanelKind((f64,), f64),
+    bf16: PanelKind((bf16,), f32, HALVES),
     u8: PanelKind((i8,), i32, BYTES),
 }
 
@@ -88,14 +89,16 @@ def _panel_cases(rng: Rng) -> Case:
 )
 def panel_matmul(x: Array, w: Array) -> Array:
     """x w^T of rows [n, k] and a weight in panels: [n, m]. Floats have panels [m / 16, k, 16]; rows
-    of unsigned bytes meet signed ones, [m / 16, k / 4, 64], in i32, exactly.
+    of unsigned bytes meet signed ones, [m / 16, k / 4, 64], in i32, exactly; rows of bf16 meet
+    bf16, [m / 16, k / 2, 32], in f32: pairs ascend in chunks of 1,024, the second of a pair before
+    the first (`kernel.nodes.Dot2`), chunk sums are added in order.
 
     >>> from tetrad.quant.panels import panels_of
     >>> w = np.arange(32, dtype=np.float32).reshape(16, 2)
     >>> panel_matmul(np.float32([[1, 10]]), panels_of(w))[0, :3]
     array([10., 32., 54.], dtype=float32)
     """
-    wide = np.int32 if x.dtype == np.uint8 else x.dtype
+    wide = KINDS[as_dtype(x.dtype)].result.np
     with np.errstate(all="ignore"):
         return np.asarray(np.matmul(x.astype(wide), weight_of(w).astype(wide).T))
 
@@ -143,19 +146,20 @@ byte_rows.not_differentiable("codes of 8 bits do not change smoothly")
 
 def weight_node(w: Node, dtype: DType) -> Node:
     """The weight [inputs, outputs]."""
-    panels, inputs, _ = w.type.shape
-    return reshape(transpose(cast(w, dtype), (1, 0, 2)), (inputs, panels * LANES))
+    panels, lines, width = w.type.shape
+    parts = reshape(cast(w, dtype), (panels, lines, LANES, width // LANES))
+    return reshape(transpose(parts, (1, 3, 0, 2)), (lines * (width // LANES), panels * LANES))
 
 
 def _back_to_rows(ct: Node, x: Node, w: Node) -> Node:
-    made: Node = matmul(ct, swapped(weight_node(w, x.type.dtype)))
-    return made
+    return cast(matmul(ct, swapped(weight_node(w, ct.type.dtype))), x.type.dtype)
 
 
 def _back_to_panels(ct: Node, x: Node, w: Node) -> Node:
-    panels, inputs, _ = w.type.shape
-    turned = reshape(matmul(swapped(x), ct), (inputs, panels, LANES))
-    return cast(transpose(turned, (1, 0, 2)), w.type.dtype)
+    panels, lines, width = w.type.shape
+    found = matmul(swapped(cast(x, ct.type.dtype)), ct)
+    parts = transpose(reshape(found, (lines, width // LANES, panels, LANES)), (2, 0, 3, 1))
+    return cast(reshape(parts, w.type.shape), w.type.dtype)
 
 
 def _by_rows(t: Node, y: Node, x: Node, w: Node) -> Node:

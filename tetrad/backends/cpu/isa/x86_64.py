@@ -86,6 +86,14 @@ def dot4_vnni(cg: Codegen, acc: str, u: str, s: str) -> str:
     return joined(cg, piece.width, sums)
 
 
+def dot2(cg: Codegen, acc: str, a: str, b: str) -> str | None:
+    if not cg.target.machine.dots_halves or cg.lanes != 16:
+        return None
+    pairs, kind = "<32 x bfloat>", "<16 x float>"
+    halves = [(pairs, cg.new(f"bitcast <16 x i32> {x} to {pairs}")) for x in (a, b)]
+    return cg.call(kind, "llvm.x86.avx512bf16.dpbf16ps.512", (kind, acc), *halves)
+
+
 def dot4_short(cg: Codegen, node: n.Dot4, acc: str, u: str, s: str) -> str:
     """pmaddubsw saturates: with u_max <= 128 a pair lies in -2*128*128 .. 2*128*127 and fits."""
     piece = piece_of(cg)
@@ -316,6 +324,7 @@ def attributes(target: Target) -> str:
 ISA = Isa(
     "x86_64",
     dot4=dot4,
+    dot2=dot2,
     lookup=lookup,
     permute=permute,
     extremum=float_extremum,
@@ -348,7 +357,11 @@ V4_VNNI = replace(
     V4, name="x86-64-v4-vnni", features="+avx512vnni", dot4="vnni512",
     machine=replace(V4.machine, dots_mixed_bytes=True),
 )  # fmt: skip
-LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI)}
+V4_BF16 = replace(
+    V4_VNNI, name="x86-64-v4-bf16", features="+avx512vnni,+avx512bf16",
+    machine=replace(V4_VNNI.machine, dots_halves=True),
+)  # fmt: skip
+LEVELS = {target.name: target for target in (BASELINE, V3, V3_VNNI, V4, V4_VNNI, V4_BF16)}
 # What a processor prefers to the tile and panel of its level. Zen 4 works on halves of its vectors,
 # at half the pace: a tile needs fewer sums to keep it busy and can afford a load for each product.
 PREFERRED: dict[str, dict[str, object]] = {
@@ -359,6 +372,7 @@ V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
 V4_FEATURES = ("avx512f", "avx512bw", "avx512dq", "avx512vl")
 SHOWN = (*V3_FEATURES, *V4_FEATURES, "avx512vnni", "avxvnni", "avx512bf16", "amx-int8")
 IDENTITY = ("vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags")
+BF16 = "avx512bf16"
 # what a level becomes, by which feature
 VNNI = {V3: (V3_VNNI, "avxvnni"), V4: (V4_VNNI, "avx512vnni")}
 
@@ -367,7 +381,8 @@ def level_of(found: Features) -> Target:
     level = V3 if has_all(found, V3_FEATURES) else BASELINE
     level = V4 if level is V3 and has_all(found, V4_FEATURES) else level
     higher, feature = VNNI.get(level, (level, ""))
-    return higher if found.get(feature) else level
+    level = higher if found.get(feature) else level
+    return V4_BF16 if level is V4_VNNI and found.get(BF16) else level
 
 
 def has_all(found: Features, names: tuple[str, ...]) -> bool:
@@ -376,9 +391,8 @@ def has_all(found: Features, names: tuple[str, ...]) -> bool:
 
 def needs(target: Target) -> tuple[str, ...]:
     needed = {512: V3_FEATURES + V4_FEATURES, 256: V3_FEATURES}.get(target.vector_bits, ())
-    return needed + tuple(
-        feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4
-    )
+    needed += tuple(feature for higher, feature in VNNI.values() if target.dot4 == higher.dot4)
+    return needed + (BF16,) * target.machine.dots_halves
 
 
 FAMILY = register(
