@@ -23,6 +23,7 @@ WORTH = 32  # less work than that is not worth memory of its own
 # 256 rows (`lower.column_sums`), so there must be a few, and its sums must stay near.
 SUMMED_ROWS, SUMMED_COLUMNS = 1024, (64, 8192)
 SUMS = 4  # such sums in one kernel
+NEAR = 64  # nodes that are looked at for arrays that two reductions read
 
 
 def group_kind(node: Node) -> str:
@@ -114,12 +115,20 @@ def is_column_sum(node: Node, outer: Shape, inner: Shape) -> bool:
     return same and tuple(node.param("axes")) == tuple(range(len(outer)))
 
 
-def at_hand(members: Iterable[Node]) -> set[Node]:
+def row_arrays(node: Node) -> set[Node]:
+    """What a reduction reads element by element, in its own shape; numbers and rows that are spread
+    do not count."""
+    shape = node.inputs[0].type.shape
+    near = at_hand([node], most=NEAR)
+    return {n for n in near if n.type.shape == shape and not n.op.spreads} - {node}
+
+
+def at_hand(members: Iterable[Node], most: int | None = None) -> set[Node]:
     """What the kernel of these members has in registers at the index of its results, as far as
-    elementwise work goes."""
+    elementwise work goes; about as much as `most`."""
     found = set(members)
     stack = [m for m in found if m.op.kind in ("elementwise", "reduce")]
-    while stack:
+    while stack and (most is None or len(found) < most):
         fresh = [i for i in stack.pop().inputs if i not in found]
         found.update(fresh)
         stack.extend(i for i in fresh if i.op.kind == "elementwise")
