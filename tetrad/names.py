@@ -16,6 +16,7 @@ from tetrad.arrays import functions
 from tetrad.compiler.jit import jit
 from tetrad.core import lazy, tree
 from tetrad.core.dtypes import (
+    FLOAT8,
     DType,
     bf16,
     bool_,
@@ -51,6 +52,7 @@ check_environment()
 __array_api_version__ = API_VERSIONS[-1]
 
 bfloat16, float16, float32, float64 = bf16, f16, f32, f64
+float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz = FLOAT8
 complex64, complex128 = c64, c128
 int4, int8, int16, int32, int64 = i4, i8, i16, i32, i64
 uint4, uint8, uint16, uint32, uint64 = u4, u8, u16, u32, u64
@@ -123,6 +125,6 @@ PLAIN = (
     "Array", "DType", "Dim", "Spec", "errors", "eval_shape", "jit", "kernel",
     "trace", "tree",
     "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16",
-    "int32", "int64",
+    "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",
 )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.manipulation import expand_dims, reshape, stack
-from tetrad.core.dtypes import DType, c64, f32, i32, i64
+from tetrad.core.dtypes import DType, c64, f32, f64, i32, i64
 from tetrad.core.errors import CopyError, DtypeError, ShapeError, UnsupportedError, an
 from tetrad.core.floats import guarded
 from tetrad.core.op import REGISTRY
@@ -64,7 +64,7 @@ def asarray(
     wanted = None if dtype is None else dtype_of(dtype)
     if wanted is not None and wanted.is_nibble and isinstance(obj, list | tuple | range):
         return _nibbles_from_python(obj, wanted)
-    made = _as_array(obj, wanted, copy)
+    made = _as_array(obj, f64 if wanted is not None and wanted.is_float8 else wanted, copy)
     if copy is False and (
         made.dtype is not (wanted or made.dtype) or isinstance(obj, list | tuple | range)
     ):
@@ -278,7 +278,7 @@ def arange(
         and max(abs(int(values[0])), abs(int(values[-1]))) >= 1 << 31
     ):
         wanted = i64
-    if wanted.is_nibble:
+    if wanted.is_narrow:
         return convert(Array.from_numpy(values), wanted)
     return Array.from_numpy(values.astype(wanted.np))
 
@@ -335,7 +335,7 @@ def linspace(
             "start + step * td.arange(n)",
         )
     values = np.linspace(start, stop, num, endpoint=endpoint)
-    if wanted.is_nibble:
+    if wanted.is_narrow:
         return convert(Array.from_numpy(values), wanted)
     return Array.from_numpy(values.astype(wanted.np))
 

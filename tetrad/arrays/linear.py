@@ -14,6 +14,7 @@ from tetrad.arrays.manipulation import moveaxis
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, f32, i8, i32
 from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.promotion import storage_hint
 from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import axis_of, common, convert, dtype_of, run
@@ -57,6 +58,8 @@ def in_dtype(
     words are asked for."""
     arrays = common(operands) if operands else []
     given = arrays[0].dtype if arrays else f32
+    if given.is_quantized:
+        fail(DtypeError, f"{name}: {given} is not computed with", storage_hint(given))
     wanted = preferred if dtype is None else dtype
     kind = given if wanted is None else dtype_of(wanted)
     if RANKS.get(kind.kind, -1) < RANKS[given.kind]:

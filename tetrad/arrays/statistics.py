@@ -88,6 +88,8 @@ def _sum_dtype(dtype: DType) -> DType:
     255."""
     if dtype.is_float or dtype.bits >= 32:
         return dtype
+    if dtype.is_float8:
+        return f32
     return u32 if dtype.kind == "u" else i32
 
 

@@ -100,9 +100,9 @@ def finfo(type: Any, /) -> finfo_object:
     1.1920928955078125e-07
     """
     dtype = (type.dtype if isinstance(type, Array) else dtype_of(type)).real
-    if not dtype.is_float:
+    if not dtype.is_float and not dtype.is_float8:
         fail(DtypeError, f"finfo: {dtype} is not a float dtype")
-    info: Any = ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]  # NumPy's own knows no bf16
+    info: Any = ml_dtypes.finfo(dtype.dtype)  # type: ignore[no-untyped-call]  # NumPy's own knows no bf16
     eps, high, low, normal = (
         float(v) for v in (info.eps, info.max, info.min, info.smallest_normal)
     )

@@ -48,6 +48,16 @@ class DType:
         return self.name in ("uint4", "int4")
 
     @property
+    def is_float8(self) -> bool:
+        """Is it a float of eight bits, a byte to NumPy?"""
+        return self.name in FLOAT8_NAMES
+
+    @property
+    def is_narrow(self) -> bool:
+        """Is it moved and converted as bytes, and never computed with? Four or eight bits."""
+        return self.is_nibble or self.is_float8
+
+    @property
     def is_float(self) -> bool:
         return self.kind == "f"
 
@@ -81,8 +91,9 @@ class DType:
 
     @property
     def dtype(self) -> np.dtype:
-        """NumPy reads this attribute where it expects a dtype, so `np.zeros(3, x.dtype)` works."""
-        return self.np
+        """NumPy reads this attribute where it expects a dtype, so `np.zeros(3, x.dtype)` works. For
+        floats of eight bits it is that of ml_dtypes."""
+        return np.dtype(getattr(lazy.module("ml_dtypes"), self.name)) if self.is_float8 else self.np
 
     @property
     def np(self) -> np.dtype:
@@ -94,7 +105,7 @@ class DType:
 
     def __hash__(self) -> int:
         found = HASHES.get(self.name)
-        return HASHES.setdefault(self.name, hash(self.np)) if found is None else found
+        return HASHES.setdefault(self.name, hash(self.dtype)) if found is None else found
 
     def __repr__(self) -> str:
         return self.name
@@ -124,6 +135,10 @@ c128 = DType("c128", "complex128", "c", 128)
 # (Their short names would be those of four bytes in NumPy.)
 u4 = DType("uint4", "uint4", "q", 4, storage_only=True, block=2, block_bytes=1)
 i4 = DType("int4", "int4", "q", 4, storage_only=True, block=2, block_bytes=1)
+# A byte each, to NumPy too. e4m3: 4 bits of exponent, 3 of fraction; fn: no infinities; uz: no
+# negative zero.
+FLOAT8_NAMES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
+FLOAT8 = tuple(DType(name, name, "q", 8, storage_only=True, block_bytes=1) for name in FLOAT8_NAMES)
 index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits, must not wrap
 
 DTYPES = (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, index, c64, c128)
@@ -169,7 +184,8 @@ COMPILED_DTYPES: tuple[DType, ...] = (
 
 NIBBLES = (u4, i4)
 HASHES |= {d.name: hash(d.name) for d in NIBBLES}
-_BY_NAME = {d.name: d for d in (*DTYPES, *NIBBLES)} | {d.long_name: d for d in (*DTYPES, *NIBBLES)}
+_NAMED = (*DTYPES, *NIBBLES, *FLOAT8)
+_BY_NAME = {d.name: d for d in _NAMED} | {d.long_name: d for d in _NAMED}
 _BY_NUMPY = {NUMPY[d.name]: d for d in ARRAY_DTYPES if d is not bf16}
 # what declares more types, once a name is asked for that is none yet
 LATER: list[Callable[[], None]] = []
@@ -215,6 +231,8 @@ def is_alike(dtype: DType, other: object) -> bool:
         return dtype is bool_
     if isinstance(other, type) and issubclass(other, np.generic) and other not in ABSTRACT:
         other = np.dtype(other)
+    if isinstance(other, np.dtype) and dtype.is_float8:
+        return other.name == dtype.name
     if not isinstance(other, np.dtype) or dtype is index or dtype.is_quantized:
         return False
     # the name first: bf16 need not be loaded
@@ -243,6 +261,8 @@ def as_dtype(like: object) -> DType:
         return _BY_PYTHON[like]
     try:
         found = np.dtype(like)  # type: ignore[call-overload]
+        if found.name in FLOAT8_NAMES:
+            return _BY_NAME[found.name]
         if found not in _BY_NUMPY:
             bf16.np  # noqa: B018  it is known from now on, in case this is it
         return _BY_NUMPY[found]

@@ -26,6 +26,7 @@ WEAK: dict[type, DType] = {
 }
 DEQUANTIZE = "x.dequantize() gives floats; a product with them reads the blocks as they lie"
 WIDEN = "integers of four bits are stored only: convert with astype, to int8 or uint8 for instance"
+WIDEN_FLOAT = "floats of eight bits are stored only: convert with astype, to float32 for instance"
 KIND_RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 Kind = DType | type  # the dtype of an array, or the type of a Python scalar
@@ -76,7 +77,7 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
     weak = [WEAK[k] for k in kinds if not isinstance(k, DType)]
     if not strong:
         return reduce(promote, weak)
-    if strong[0].is_nibble and len({*strong}) == 1 and not weak:
+    if strong[0].is_narrow and len({*strong}) == 1 and not weak:
         return strong[0]  # to be moved, not computed with
     for dtype in strong:
         if dtype.is_quantized:
@@ -92,6 +93,8 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
 
 def storage_hint(dtype: DType) -> str:
     """What to do with an array of a quantised type."""
+    if dtype.is_float8:
+        return WIDEN_FLOAT
     return WIDEN if dtype.is_nibble else DEQUANTIZE
 
 

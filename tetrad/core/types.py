@@ -35,7 +35,7 @@ class ArrayType:
     def storage_shape(self) -> Shape:
         """The shape of the NumPy array in memory: the array's own, or for quantised blocks the
         bytes of each row, for integers of four bits all bytes."""
-        if not self.dtype.is_quantized:
+        if not self.dtype.is_quantized or self.dtype.is_float8:
             return self.shape
         if self.dtype.is_nibble:
             return (ceil_div(self.size, 2),)

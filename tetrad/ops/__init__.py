@@ -47,6 +47,7 @@ REGISTRY.later = (
     "tetrad.ops.linalg.factors",
     "tetrad.ops.linalg.eigen",
     "tetrad.ops.groups.op",
+    "tetrad.ops.float8",
     "tetrad.ops.int4.op",
     "tetrad.ops.linear_4bit.int8",
     "tetrad.ops.kernel_call.op",

@@ -64,7 +64,7 @@ def cast(x: Array, *, dtype: DType) -> Array:
     with np.errstate(all="ignore"):
         # the bf16 of ml_dtypes comes through f32, rounding twice
         if dtype is bf16 and source in WIDE:
-            array, source = _odd_f32(_odd_f64(array)), f32
+            array, source = odd_f32(_odd_f64(array)), f32
         return np.asarray(arith.cast(array, source, dtype))
 
 
@@ -84,7 +84,7 @@ def _odd_f64(x: Array) -> Array:
     return np.where(np.abs(x) >> 53 != 0, marked, x).astype(np.float64)
 
 
-def _odd_f32(x: Array) -> Array:
+def odd_f32(x: Array) -> Array:
     near = x.astype(np.float32)
     bits = near.view(np.int32)
     toward_zero = np.where(np.abs(near.astype(np.float64)) > np.abs(x), bits - 1, bits)
@@ -101,7 +101,7 @@ def cast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
         return k.cast(x, f32)
     if dtype is f16 and x.dtype is not f64:
         return k.cast(x, f32)  # exact below 2**24, and infinite in f16 long before
-    return _lower_odd_f32(k, _lower_odd_f64(k, x))
+    return lower_odd_f32(k, _lower_odd_f64(k, x))
 
 
 def _cast_back(ct: Node, x: Node, *, dtype: DType) -> Node:
@@ -119,7 +119,7 @@ def _lower_odd_f64(k: KernelBuilder, x: Val) -> Val:
     return k.cast(k.select((k.abs(x) >> 53).ne(0), marked, x), f64)
 
 
-def _lower_odd_f32(k: KernelBuilder, x: Val) -> Val:
+def lower_odd_f32(k: KernelBuilder, x: Val) -> Val:
     near = k.cast(x, f32)
     back, bits = k.cast(near, f64), k.bitcast(near, i32)
     toward_zero = k.select(k.abs(back) > k.abs(x), bits - 1, bits)

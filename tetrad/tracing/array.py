@@ -125,8 +125,8 @@ class Array(Operators):
 
     @staticmethod
     def __tetrad_op__(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        if op.kind == "movement" and not op.typed and any(is_nibbles(a) for a in args):
-            return move_nibbles(op, args, params)
+        if op.kind == "movement" and not op.typed and any(is_narrow(a) for a in args):
+            return move_narrow(op, args, params)
         if any(isinstance(a, TracedArray) for a in args):
             return record(op, args, params)
         return evaluate(op, args, params)
@@ -154,8 +154,11 @@ class Array(Operators):
 
     @property
     def elements(self) -> np.ndarray:
-        """The values, an element each: integers of four bits, which lie two in a byte, in bytes."""
-        return REGISTRY["unpack_nibbles"](self).view if is_nibbles(self) else self.view
+        """The values, an element each: integers of four bits, which lie two in a byte, in bytes;
+        floats of eight bits in the type of ml_dtypes."""
+        if self.type.dtype.is_float8:
+            return self.view.view(self.type.dtype.dtype)
+        return REGISTRY["unpack_nibbles"](self).view if self.type.dtype.is_nibble else self.view
 
     def storage(self, from_numpy: Callable[[np.ndarray], ArrayStorage]) -> ArrayStorage:
         """The bytes for compiled code, contiguous; made once."""
@@ -214,6 +217,9 @@ class Array(Operators):
         copy: bool | None = None,
     ) -> Any:
         """Read-only where the consumer knows that flag (from DLPack 1.0 on), else a copy."""
+        if self.dtype.is_quantized:
+            message = f"__dlpack__: {self.type} has no type of DLPack's"
+            fail(DtypeError, message, "convert with astype, or hand over np.asarray(x)")
         if max_version is not None and tuple(max_version) >= (1, 0):
             shown = self.__array__()
             return shown.__dlpack__(
@@ -296,13 +302,13 @@ class Array(Operators):
     def __repr__(self) -> str:
         if self.is_deleted:
             return f"Array(donated {self.type})"
-        if self.dtype.is_quantized and not self.dtype.is_nibble:
+        if self.dtype.is_quantized and not self.dtype.is_narrow:
             return f"Array(quantised {self.type})"
         body = np.array2string(self.elements, separator=", ", prefix="Array(")
         return f"Array({body}, {self.dtype.long_name})"
 
     def __str__(self) -> str:
-        is_bytes = self.dtype.is_quantized and not self.dtype.is_nibble
+        is_bytes = self.dtype.is_quantized and not self.dtype.is_narrow
         return repr(self) if is_bytes else str(self.elements)
 
     def __format__(self, spec: str) -> str:
@@ -406,15 +412,18 @@ class Array(Operators):
         return lazy.provided("x.at").UpdateIndexer(self)
 
 
-def is_nibbles(x: Any) -> bool:
-    """Is it an array of integers of four bits?"""
-    return isinstance(x, Array) and x.type.dtype.is_nibble
+def is_narrow(x: Any) -> bool:
+    """Is it an array of elements of four or eight bits that are moved as bytes?"""
+    return isinstance(x, Array) and x.type.dtype.is_narrow
 
 
-def move_nibbles(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Elements that lie two in a byte are moved as bytes."""
-    wide = [REGISTRY["unpack_nibbles"](a) if is_nibbles(a) else a for a in args]
-    return REGISTRY["pack_nibbles"](op(*wide, **params))
+def move_narrow(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Elements of four or eight bits are moved as bytes."""
+    kind = next(a.type.dtype for a in args if is_narrow(a))
+    name = "float8" if kind.is_float8 else "nibbles"
+    settings = {"dtype": kind} if kind.is_float8 else {}
+    wide = [REGISTRY[f"unpack_{name}"](a) if is_narrow(a) else a for a in args]
+    return REGISTRY[f"pack_{name}"](op(*wide, **params), **settings)
 
 
 class Borrowed(Array):

@@ -180,7 +180,7 @@ def perform(
             return evaluated(make_graph(op.name, inputs, make(inputs)), operands)
         made = op.reference(*(kept(x).view for x in operands), **params)
         return [
-            Array.from_bytes(y, kind) if kind.dtype.is_nibble else Array.from_numpy(np.asarray(y))
+            Array.from_bytes(y, kind) if kind.dtype.is_narrow else Array.from_numpy(np.asarray(y))
             for y, kind in zip(made, kinds, strict=True)
         ]
     except TetradError as error:

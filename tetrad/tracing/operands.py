@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, as_dtype, i4, i8, u4, u8
+from tetrad.core.dtypes import FLOAT8_NAMES, DType, as_dtype, f32, f64, i4, i8, u4, u8
 from tetrad.core.errors import (
     AxisError,
     DtypeError,
@@ -28,6 +28,7 @@ from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import is_lasting
 from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
 from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
+from tetrad.core.types import ArrayType
 from tetrad.ops.rules import broadcast_shapes
 from tetrad.tracing.array import Array, Borrowed, TracedArray, fail, kept, located, node_of
 from tetrad.tracing.context import current_trace
@@ -79,6 +80,9 @@ def wrap(values: np.ndarray, over: Callable[[np.ndarray], Array] = Array.from_nu
     """A NumPy array as it is, if there is a dtype for it; bytes in the other order are turned."""
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.name in FLOAT8_NAMES:
+        codes = np.array(values, order="C").view(np.uint8)
+        return Array.from_bytes(codes, ArrayType(as_dtype(values.dtype), values.shape))
     if values.dtype.name in NIBBLE_NAMES:  # of ml_dtypes, a byte each
         dtype = NIBBLE_NAMES[values.dtype.name]
         return convert_nibbles(Array.from_numpy(values.astype(BYTES[dtype].np)), dtype)
@@ -95,6 +99,8 @@ def lent(values: np.ndarray) -> Array:
 
 def scalar(value: bool | int | float | complex, dtype: DType) -> Array:
     """A Python number as an array without axes."""
+    if dtype.is_float8:
+        return convert_narrow(scalar(value, f64), dtype)
     if dtype.is_nibble:
         low, high = NIBBLE_RANGE[dtype]
         if isinstance(value, complex) or not low <= value <= high:
@@ -146,12 +152,23 @@ def convert(x: Any, dtype: DType) -> Array:
     if isinstance(x, TracedArray) and x.wide is not None and x.type.dtype is not dtype:
         return convert(TracedArray.of(x.wide, x.trace), dtype)
     if isinstance(x, Array):
-        if x.type.dtype.is_nibble or dtype.is_nibble:
-            return x if x.type.dtype is dtype else convert_nibbles(x, dtype)
+        if x.type.dtype.is_narrow or dtype.is_narrow:
+            return x if x.type.dtype is dtype else convert_narrow(x, dtype)
         return x if x.type.dtype is dtype else run("cast", x, dtype=dtype)
     if type(x) in WEAK:
         return scalar(x, dtype)
     return size_array(x, dtype) if isinstance(x, SizeExpr) else convert(borrowed(x), dtype)
+
+
+def convert_narrow(x: Array, dtype: DType) -> Array:
+    """To or from elements of four or eight bits."""
+    if x.type.dtype.is_float8:
+        codes = run("unpack_float8", x)
+        return convert(run("decode_float8", codes, dtype=x.type.dtype), dtype)
+    if dtype.is_float8:
+        wide = x if x.type.dtype in (f32, f64) else convert(x, f32)
+        return run("pack_float8", run("encode_float8", wide, dtype=dtype), dtype=dtype)
+    return convert_nibbles(x, dtype)
 
 
 def convert_nibbles(x: Array, dtype: DType) -> Array:

@@ -51,7 +51,7 @@ def evaluated(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
     for node, view in zip(graph.outputs, results, strict=True):
         array = Array.__new__(Array)
         array.type, array._view, array._storage = (
-            node.type if node.type.dtype.is_nibble else array_type(node.type.dtype, view.shape),
+            node.type if node.type.dtype.is_narrow else array_type(node.type.dtype, view.shape),
             view,
             None,
         )

@@ -192,7 +192,7 @@ def common_size(
 
 
 def checked_axis(name: str, x: Array, axis: int) -> int:
-    if x.dtype.is_quantized and not x.dtype.is_nibble:
+    if x.dtype.is_quantized and not x.dtype.is_narrow:
         message = f"vmap: {name} is {x.type}, and a quantised array cannot be batched over"
         fail(DtypeError, message, "in_axes=None shares it between the rows")
     if not -x.ndim <= axis < x.ndim:
