@@ -16,6 +16,7 @@ from hypothesis import settings
 # need JAX, PyTorch or an emulator; run by hand
 collect_ignore = [
     "transforms/against_jax.py",
+    "nn/against_torch_blocks.py",
     "nn/against_torch_convolution.py",
     "nn/against_torch_layers.py",
     "emulated",

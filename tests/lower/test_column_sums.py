@@ -11,6 +11,7 @@ import pytest
 import tetrad as td
 from tests.compiled import evaluate_lowered
 from tetrad.compiler.pipeline import optimise
+from tetrad.graph.group import inputs_of
 from tetrad.passes.fuse import fuse
 from tetrad.passes.questions import SUMMED_ROWS
 
@@ -95,3 +96,44 @@ def test_the_sum_of_an_intermediate_that_others_read() -> None:
     total, product = td.jit(function)(x, np.ones((64, 3), np.float32))
     np.testing.assert_allclose(total, np.asarray(td.nn.softmax(x)).sum(0), rtol=1e-5)
     np.testing.assert_allclose(product, 1, rtol=1e-5)
+
+
+def test_reductions_that_read_one_array_are_one_kernel() -> None:
+    """Whatever each does with its elements, in any order."""
+
+    def function(x: Any, y: Any) -> Any:
+        return td.sum(td.square(x), axis=1), td.sum(x * y, axis=1), td.max(x, axis=1)
+
+    assert kinds(function, (100, 64), (100, 64)) == ["rows"]
+    x, y = np.random.default_rng(6).standard_normal((2, 100, 64)).astype(np.float32)
+    for got, want in zip(td.jit(function)(x, y), function(x, y), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+def test_a_reduction_that_waits_for_another_kernel_stays_apart() -> None:
+    """It reads the same array, and a product that needs the first reduction."""
+
+    def function(x: Any, w: Any) -> Any:
+        scaled = x * td.sum(x, axis=1, keepdims=True)
+        return td.sum(x * (scaled @ w), axis=1)
+
+    x = np.random.default_rng(7).standard_normal((64, 64)).astype(np.float32)
+    got = td.jit(function)(x, np.eye(64, dtype=np.float32))
+    np.testing.assert_allclose(got, (x * x).sum(1) * x.sum(1), rtol=1e-3, atol=1e-3)
+
+
+def test_what_another_kernel_regroups_is_stored() -> None:
+    """A value of rows that is cheap to compute again, but read in another shape."""
+
+    def function(x: Any, y: Any) -> Any:
+        apart = x - td.mean(x, axis=1, keepdims=True)
+        return td.reshape(apart, (2, 2, 4)) * td.sum(y, axis=2, keepdims=True)
+
+    rng = np.random.default_rng(8)
+    x, y = rng.standard_normal((2, 8)), rng.standard_normal((2, 2, 4))
+    want = (x - x.mean(1, keepdims=True)).reshape(2, 2, 4) * y.sum(2, keepdims=True)
+    np.testing.assert_allclose(td.jit(function)(x, y), want)
+    graph = optimise(td.trace(function)(td.Spec((2, 8)), td.Spec((2, 2, 4))))
+    groups = fuse(graph)
+    written = {output for group in groups for output in group.outputs}
+    assert all(i in written or i.op.leaf for g in groups for i in inputs_of(g, written))

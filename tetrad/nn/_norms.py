@@ -50,16 +50,62 @@ def group_norm(
             f"group_norm: {channels} channels of {x.type} do not make {num_groups} groups",
             "num_groups divides the number of channels",
         )
-    split = (*x.shape[:axis], num_groups, channels // num_groups, *x.shape[axis + 1 :])
-    axes = tuple(a for a in range(1, len(split)) if a != axis)
     scale, shift = (_parameter("group_norm", v, x, axis) for v in (weight, bias))
-    grouped = td.reshape(x, split)
-    pair = (v if v is None else td.reshape(v, _split_shape(split, axis)) for v in (scale, shift))
-    return td.reshape(layer_norm(grouped, *pair, axis=axes, eps=eps), x.shape)
+    wide, dtype = _wide(x)
+    normalise = _groups_first if axis == 1 and x.ndim > 2 else _groups_anywhere
+    result = normalise(wide, num_groups, axis, scale, shift, eps)
+    return td.astype(result, dtype) if dtype.is_float else result
 
 
-def _split_shape(split: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
-    return tuple(n if a in (axis, axis + 1) else 1 for a, n in enumerate(split))
+def _groups_first(x: Array, groups: int, axis: int, scale: Any, shift: Any, eps: float) -> Array:
+    """[batch, channels, positions...]: statistics of a group are those of a stretch of memory, and
+    a channel is scaled by one number."""
+    batch, channels = x.shape[:2]
+    rows = td.reshape(x, (batch, groups, channels // groups * product(x.shape[2:])))
+    mean = td.mean(rows, axis=-1, keepdims=True)
+    var = td.mean(td.square(rows - mean), axis=-1, keepdims=True)
+    flat = _flat(x)
+    by_channel = [_of_channels(v, batch, groups, channels) for v in (mean, td.rsqrt(var + eps))]
+    result = _shifted(flat - by_channel[0], by_channel[1], scale, shift, axis)
+    return td.reshape(result, x.shape)
+
+
+def _of_channels(values: Array, batch: Any, groups: int, channels: Any) -> Array:
+    """A number for each group [batch, groups, 1] as one for each channel [batch, channels, 1]."""
+    wide = td.broadcast_to(values, (batch, groups, channels // groups))
+    return td.reshape(wide, (batch, channels, 1))
+
+
+def _groups_anywhere(x: Array, groups: int, axis: int, scale: Any, shift: Any, eps: float) -> Array:
+    split = (*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+    axes = tuple(a for a in range(1, len(split)) if a != axis)
+    normal = td.reshape(layer_norm(td.reshape(x, split), axis=axes, eps=eps), x.shape)
+    return _shifted(normal, None, scale, shift, axis)
+
+
+def _shifted(x: Array, factor: Any, scale: Any, shift: Any, axis: int) -> Array:
+    """x times one number a channel, plus another. Parameters are spread over the batch, then over
+    positions: so are their gradients summed, first along memory."""
+    if x.ndim == 3 and axis == 1:
+        scale, shift = (_over_batch(v, x) for v in (scale, shift))
+    if factor is None or scale is None:
+        factor = scale if factor is None else factor
+    else:
+        factor = factor * scale
+    result = x if factor is None else x * factor
+    return result if shift is None else result + shift
+
+
+def _flat(x: Array) -> Array:
+    """[batch, channels, positions]"""
+    return td.reshape(x, (*x.shape[:2], product(x.shape[2:])))
+
+
+def _over_batch(values: Any, x: Array) -> Any:
+    """Numbers of channels, the second axis, as [batch, channels, 1]."""
+    if values is None:
+        return None
+    return td.broadcast_to(td.reshape(values, (1, -1, 1)), (*x.shape[:2], 1))
 
 
 def instance_norm(
@@ -75,8 +121,13 @@ def instance_norm(
     axes = tuple(a for a in range(1, x.ndim) if a != axis)
     if axis == 0 or not axes:
         fail(ShapeError, f"instance_norm: {x.type} is not [batch, channels, positions...]")
-    pair = (_parameter("instance_norm", v, x, axis) for v in (weight, bias))
-    return layer_norm(x, *pair, axis=axes, eps=eps)
+    pair = [_parameter("instance_norm", v, x, axis) for v in (weight, bias)]
+    if axis != 1:
+        return layer_norm(x, *pair, axis=axes, eps=eps)
+    wide, dtype = _wide(x)
+    flat = _flat(wide)
+    result = td.reshape(_shifted(layer_norm(flat, eps=eps), None, pair[0], pair[1], axis), x.shape)
+    return td.astype(result, dtype) if dtype.is_float else result
 
 
 def layer_norm2d(
@@ -90,8 +141,15 @@ def layer_norm2d(
     Array([-1.,  1.], float32)
     """
     x, axis = _channels("layer_norm2d", x, channel_axis)
-    pair = (_parameter("layer_norm2d", v, x, axis) for v in (weight, bias))
-    return layer_norm(x, *pair, axis=axis, eps=eps)
+    pair = [_parameter("layer_norm2d", v, x, axis) for v in (weight, bias)]
+    if axis != 1 or x.ndim < 3:
+        return layer_norm(x, *pair, axis=axis, eps=eps)
+    wide, dtype = _wide(x)
+    flat = _flat(wide)
+    result = td.reshape(
+        _shifted(layer_norm(flat, axis=1, eps=eps), None, pair[0], pair[1], axis), x.shape
+    )
+    return td.astype(result, dtype) if dtype.is_float else result
 
 
 def batch_norm(
@@ -127,26 +185,28 @@ def batch_norm(
     wide, dtype = _wide(x)
     if not training:
         mean, var = (stop_gradient(v) for v in held)
-        result = _scaled(wide - mean, var, scale, shift, eps)
+        # the mean is subtracted first: in a sum of products, large means would cancel
+        factor = td.rsqrt(var + eps) if scale is None else td.rsqrt(var + eps) * scale
+        result = (wide - mean) * factor if shift is None else (wide - mean) * factor + shift
         return td.astype(result, dtype) if dtype.is_float else result
-    axes = tuple(a for a in range(x.ndim) if a != axis)
-    mean = td.mean(wide, axis=axes, keepdims=True)
-    apart = wide - mean
-    var = td.mean(td.square(apart), axis=axes, keepdims=True)
-    result = td.astype(_scaled(apart, var, scale, shift, eps), dtype)
-    count = product(tuple(x.shape[a] for a in axes))
+    count = product(tuple(n for a, n in enumerate(x.shape) if a != axis))
     if count == 1:
         fail(ShapeError, f"batch_norm: a channel of {x.type} has one number, and no variance")
+    flat = _flat(wide) if axis == 1 and x.ndim > 2 else wide
+    mean = _mean_of_channels(flat, axis)
+    apart = flat - mean
+    var = _mean_of_channels(td.square(apart), axis)
+    result = td.reshape(_shifted(apart, td.rsqrt(var + eps), scale, shift, axis), x.shape)
     fresh = (mean, var * count / (count - 1))
-    return result, tuple(map(_moved_on, state, fresh, (momentum, momentum)))
+    return td.astype(result, dtype), tuple(map(_moved_on, state, fresh, (momentum, momentum)))
 
 
-def _scaled(apart: Array, var: Array, scale: Any, shift: Any, eps: float) -> Array:
-    """One factor a channel. The mean is subtracted first: in a sum of products, large means would
-    cancel."""
-    factor = td.rsqrt(var + eps)
-    result = apart * (factor if scale is None else factor * scale)
-    return result if shift is None else result + shift  # type: ignore[no-any-return]
+def _mean_of_channels(x: Array, axis: int) -> Array:
+    """First along memory, then over the batch."""
+    if x.ndim == 3 and axis == 1:
+        return td.mean(td.mean(x, axis=2, keepdims=True), axis=0, keepdims=True)
+    axes = tuple(a for a in range(x.ndim) if a != axis)
+    return td.mean(x, axis=axes, keepdims=True)
 
 
 def _moved_on(old: Any, new: Array, momentum: float) -> Array:

@@ -23,8 +23,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
+from tetrad.core import lazy
+from tetrad.core.flags import flag_words
 from tetrad.core.record import record
-from tetrad.core.sizes import Shape
 from tetrad.graph.group import Group, holds, inputs_of
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.movement import transpose
@@ -45,6 +46,7 @@ from tetrad.passes.questions import (
     is_stored,
     may_sum_columns,
     reorders,
+    row_arrays,
     row_level,
     row_shape,
     total_weight,
@@ -62,13 +64,18 @@ MANY, HERE = AGAIN + 2, frozenset({0})
 # every sweep and vector, products for a tile.
 MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 STORE_WORK = 4
+# Results that a product stores at most. More, as an optimiser has (a weight and its moments), are
+# rather computed by a kernel of their own: a tile would read and write short pieces of many rows.
+STORED = 2
 TRIES = 16  # candidates that a map may be merged with, the latest first
 NO_LEVEL = -1
 
 
 def fuse(graph: Graph) -> tuple[Group, ...]:
     """The groups of a graph, operands before users."""
-    return _Fusion(graph).groups()
+    off = flag_words("TETRAD_UNFUSED")
+    apart = lazy.module("tetrad.passes.fusions").seams_of(graph, off) if off else ()
+    return _Fusion(graph, frozenset(apart)).groups()
 
 
 Times = dict[Node, int]
@@ -103,8 +110,9 @@ class _Fusion:
     """The analysis of one graph. Steps, in order: rows, epilogues, materialised nodes, maps,
     merging."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, apart: frozenset[Node] = frozenset()) -> None:
+        # `apart`: nodes that get memory because a named fusion is off
+        self.graph, self.apart = graph, apart
         self.nodes = graph.nodes()
         self.place = {node: i for i, node in enumerate(self.nodes)}
         self.users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
@@ -112,6 +120,11 @@ class _Fusion:
             for operand in node.inputs:
                 self.users[operand].append(node)
         self.results = set(graph.outputs)
+        # array -> the reductions along rows that read it
+        self.reductions: dict[Node, list[Node]] = {}
+        for node in filter(is_row_reduction, self.nodes):
+            for array in row_arrays(node):
+                self.reductions.setdefault(array, []).append(node)
         self.whole: dict[Node, FusedNodes] = {}  # member -> its group, of the groups made so far
         self.level = levels(self.nodes)
         # node -> the largest place, and the deepest level, among all that runs before or with it
@@ -160,16 +173,18 @@ class _Fusion:
                     until[member] = time
                     stack.extend(self.users[member])
 
-    def fits(self, node: Node, members: Mapping[Node, str], root: Node) -> bool:
+    def fits(
+        self, node: Node, members: Mapping[Node, str], root: Node, lowest: int | None = None
+    ) -> bool:
         """May `node` join the members? Not if it is in another group, or waits for something that
-        runs after them."""
+        runs after them. `lowest`: no member has a lower level; else that is the root's."""
         if node in self.whole:
             return False
         return not self.wait(
             [i for i in node.inputs if i not in members],
             members,
             self.place[root],
-            self.level[root],
+            self.level[root] if lowest is None else lowest,
         )
 
     def wait(
@@ -212,11 +227,13 @@ class _Fusion:
         members: dict[Node, str] = {first: "row"}
         seen = {first}
         work = self.work_for(first, seen)
-        for node in self.after(first, members, first.inputs):
+        siblings = self.siblings(first)
+        lowest = min(self.level[n] for n in (first, *siblings))
+        for node in self.after(first, members, (i for s in (first, *siblings) for i in s.inputs)):
             level = row_level(node, members, outer, inner)
-            if level is None and self.is_sibling(node, first, outer, inner):
+            if level is None and node in siblings:
                 level = "row"
-            if level is not None and self.fits(node, members, first):
+            if level is not None and self.fits(node, members, first, lowest):
                 work += self.work_for(node, seen)
                 if work > ROW_WORK:
                     break
@@ -236,8 +253,9 @@ class _Fusion:
     def may_join_later(self, node: Node, members: Mapping[Node, str], first: Node) -> bool:
         """May a node whose result no member has at hand run with them? Not before the first, and
         not if one waits for it."""
-        early = self.place[node] < self.place[first] or self.level[node] < self.level[first]
-        if early or not self.fits(node, members, first):
+        lowest = min(self.level[m] for m in members)
+        early = self.place[node] < self.place[first] or self.level[node] < lowest
+        if early or not self.fits(node, members, first, lowest):
             return False
         needs = [i for m in members for i in m.inputs if i not in members]
         return not self.wait(needs, {node}, self.place[node], self.level[node])
@@ -279,9 +297,10 @@ class _Fusion:
         seen.add(node)
         return total + min(below, ROW_WORK // 4)
 
-    def is_sibling(self, node: Node, first: Node, outer: Shape, inner: Shape) -> bool:
-        same_rows = is_row_reduction(node) and row_shape(node) == (outer, inner)
-        return same_rows and bool(set(node.inputs) & set(first.inputs))
+    def siblings(self, first: Node) -> set[Node]:
+        """Reductions of the same rows that read, element by element, what `first` reads."""
+        near = {n for array in row_arrays(first) for n in self.reductions.get(array, ())}
+        return {n for n in near if row_shape(n) == row_shape(first)} - {first}
 
     def trimmed(self, members: dict[Node, str]) -> dict[Node, str]:
         """Without trailing members that only rearrange a row result: their readers can do that."""
@@ -292,7 +311,8 @@ class _Fusion:
         return members
 
     def leaves(self, node: Node, members: Container[Node]) -> bool:
-        return node in self.results or any(u not in members for u in self.users[node])
+        kept = node in self.results or node in self.apart
+        return kept or any(u not in members for u in self.users[node])
 
     # -- matmul epilogues --------------------------------------------------------------------------
 
@@ -307,17 +327,20 @@ class _Fusion:
         for node in self.after(product, members):
             same = node.op.kind == "elementwise" and node.type.shape == product.type.shape
             same = same and not node.type.dtype.is_complex  # parts are joined by a map
+            same = same and self.apart.isdisjoint(node.inputs)
             if same and self.fits(node, members, product):
                 work += weight(node)
                 if work > TILE_WORK:
                     break
                 members[node] = "full"
-        return members
+        stored = sum(1 for m in members if self.leaves(m, members))
+        return members if stored <= STORED else {product: "full"}
 
     # -- memory ------------------------------------------------------------------------------------
 
     def materialised(self, made: list[Group], absorbed: set[Node]) -> set[Node]:
         memory = {o for g in made for o in g.outputs} | {o for o in self.results if not o.op.leaf}
+        memory |= self.apart
         for node in self.nodes:
             if node.op.leaf or node in absorbed:
                 continue
@@ -481,7 +504,7 @@ class _Fusion:
     ) -> bool:
         """Does a result of a map still need memory once `second` is merged with it into
         `members`?"""
-        is_asked = node not in self.maps[second].reads or node in self.results
+        is_asked = node not in self.maps[second].reads or node in self.results | self.apart
         return is_asked or fusion_reader(self, node, members, memory)
 
 

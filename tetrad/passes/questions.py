@@ -23,6 +23,7 @@ WORTH = 32  # less work than that is not worth memory of its own
 # 256 rows (`lower.column_sums`), so there must be a few, and its sums must stay near.
 SUMMED_ROWS, SUMMED_COLUMNS = 1024, (64, 8192)
 SUMS = 4  # such sums in one kernel
+NEAR = 64  # nodes that are looked at for arrays that two reductions read
 
 
 def group_kind(node: Node) -> str:
@@ -114,12 +115,20 @@ def is_column_sum(node: Node, outer: Shape, inner: Shape) -> bool:
     return same and tuple(node.param("axes")) == tuple(range(len(outer)))
 
 
-def at_hand(members: Iterable[Node]) -> set[Node]:
+def row_arrays(node: Node) -> set[Node]:
+    """What a reduction reads element by element, in its own shape; numbers and rows that are spread
+    do not count."""
+    shape = node.inputs[0].type.shape
+    near = at_hand([node], most=NEAR)
+    return {n for n in near if n.type.shape == shape and not n.op.spreads} - {node}
+
+
+def at_hand(members: Iterable[Node], most: int | None = None) -> set[Node]:
     """What the kernel of these members has in registers at the index of its results, as far as
-    elementwise work goes."""
+    elementwise work goes; about as much as `most`."""
     found = set(members)
     stack = [m for m in found if m.op.kind in ("elementwise", "reduce")]
-    while stack:
+    while stack and (most is None or len(found) < most):
         fresh = [i for i in stack.pop().inputs if i not in found]
         found.update(fresh)
         stack.extend(i for i in fresh if i.op.kind == "elementwise")
@@ -150,9 +159,8 @@ def is_stored(node: Node, memory: Container[Node]) -> bool:
 
 def is_prologue(node: Node, memory: set[Node]) -> bool:
     """Is it a view, or so little elementwise work on views that a matmul does it while reading?"""
-    return is_view(node, memory) or (
-        node.op.kind == "elementwise" and light_cost(node, memory) <= CHEAP
-    )
+    is_work = below_strides(node).op.kind == "elementwise"
+    return is_view(node, memory) or (is_work and light_cost(node, memory) <= CHEAP)
 
 
 def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
@@ -164,6 +172,7 @@ def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
     """
     if is_splat(node) or is_view(node, memory):
         return 0
+    node = below_strides(node)
     total = node.op.cost if node.op.kind == "elementwise" else most + 1
     for operand in node.inputs:
         if total <= most:

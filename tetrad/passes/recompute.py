@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from tetrad.core.record import replace
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
-from tetrad.passes.questions import CHEAP, group_kind, row_shape
+from tetrad.passes.questions import CHEAP, group_kind, reorders, row_shape
 
 Users = Mapping[Node, Sequence[Node]]
 
@@ -77,13 +77,13 @@ def is_cheap_again(node: Node, group: Group, memory: Container[Node]) -> bool:
 
 def is_pulled(node: Node, members: Container[Node], users: Users, results: Container[Node]) -> bool:
     """Do all readers outside of `members` take it element by element, or reduce it? A result in
-    another shape is its memory."""
+    another shape is its memory, and what regroups axes reads memory."""
     stack, seen = [node], {node}
     while stack:
         for user in users[stack.pop()]:
             if user in members or user in seen or user.op.kind in ("elementwise", "reduce"):
                 continue
-            if not user.op.view or user in results:
+            if not user.op.view or user in results or reorders(user):
                 return False
             seen.add(user)
             stack.append(user)
