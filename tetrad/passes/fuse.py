@@ -64,6 +64,9 @@ MANY, HERE = AGAIN + 2, frozenset({0})
 # every sweep and vector, products for a tile.
 MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 STORE_WORK = 4
+# Results that a product stores at most. More, as an optimiser has (a weight and its moments), are
+# rather computed by a kernel of their own: a tile would read and write short pieces of many rows.
+STORED = 2
 TRIES = 16  # candidates that a map may be merged with, the latest first
 NO_LEVEL = -1
 
@@ -330,7 +333,8 @@ class _Fusion:
                 if work > TILE_WORK:
                     break
                 members[node] = "full"
-        return members
+        stored = sum(1 for m in members if self.leaves(m, members))
+        return members if stored <= STORED else {product: "full"}
 
     # -- memory ------------------------------------------------------------------------------------
 
