@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 
+import neural_attention
 import neural_convolution
 import neural_encoders
 import neural_rows
@@ -19,6 +20,7 @@ import neural_training
 from common import Options, Report, Row, options
 
 FAMILIES: tuple[Callable[[Options], Iterator[Row]], ...] = (
+    neural_attention.rows,
     neural_convolution.rows,
     neural_encoders.rows,
     neural_rows.rows,

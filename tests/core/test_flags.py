@@ -168,7 +168,9 @@ def test_the_cache_key_holds_exactly_the_flags_that_change_code(
     monkeypatch.setenv("TETRAD_TARGET", "x86-64-v3")
     monkeypatch.setenv("TETRAD_CHECK", "bounds")
     monkeypatch.setenv("TETRAD_SHOW", "graph")
-    assert code_key() == "TETRAD_CHECK=bounds;TETRAD_TARGET=x86-64-v3"
+    monkeypatch.setenv("TETRAD_UNFUSED", "swiglu")
+    want = "TETRAD_CHECK=bounds;TETRAD_TARGET=x86-64-v3;TETRAD_UNFUSED=swiglu"
+    assert code_key() == want
 
 
 def test_the_name_of_a_variable_does_not_steer_the_terminal(

@@ -59,6 +59,21 @@ def test_a_batch_of_rows_is_multiplied_with_its_epilogue(rows: td.Dim | int) -> 
     assert [step.name for step in schedule.steps] == ["matmul_add_gelu_tanh"]
 
 
+def test_an_optimiser_has_a_kernel_of_its_own() -> None:
+    """A product that updated a weight and its moments would touch short pieces of many rows."""
+
+    def momentum(w: td.Array, m: td.Array, v: td.Array, x: td.Array) -> tuple[td.Array, ...]:
+        gradient = x.T @ x
+        m, v = m + gradient, v + gradient * gradient
+        return w - m / td.sqrt(v), m, v
+
+    shape = td.Spec((100, 100))
+    three = fuse(optimise(td.trace(momentum)(shape, shape, shape, td.Spec((64, 100)))))
+    assert [group.kind for group in three] == ["matmul", "map"]
+    one = fuse(optimise(td.trace(lambda w, x: w - x.T @ x)(shape, td.Spec((64, 100)))))
+    assert [group.kind for group in one] == ["matmul"]
+
+
 def test_a_norm_after_a_product_of_a_batch_is_one_kernel() -> None:
     def normed(x: td.Array, w: td.Array) -> td.Array:
         return td.nn.layer_norm(x @ w + x)

@@ -35,6 +35,12 @@ class Flag:
     listed: Callable[[], tuple[str, ...]] | None = None
 
 
+FUSIONS = (
+    "merge_products", "bias_activation", "residual_norm", "swiglu", "qkv_in_place",
+    "attention_block", "encoder_layer",
+)  # fmt: skip
+
+
 def _words(allowed: tuple[str, ...], detailed: tuple[str, ...] = ()) -> Callable[[str], bool]:
     """A comma-separated list of allowed words; those in `detailed` may have a detail:
     `passes:simplify`."""
@@ -112,6 +118,14 @@ FLAGS = {
             lambda text: text == "host" or text in _targets(),
             changes_code=True,
             listed=lambda: ("host", *_targets()),
+        ),
+        Flag(
+            "TETRAD_UNFUSED",
+            "",
+            "named fusions that are turned off (`td.explain` lists those that fire)",
+            "comma-separated: " + ", ".join(FUSIONS),
+            _words(FUSIONS),
+            changes_code=True,
         ),
         Flag(
             "TETRAD_CACHE_DIR",

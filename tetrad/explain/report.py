@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tetrad.explain.parts import GraphPart
 from tetrad.passes.fused import ordered
+from tetrad.passes.fusions import traffic
 
 if TYPE_CHECKING:
     from tetrad.explain.story import Explanation, KernelStory
@@ -18,8 +19,9 @@ NAME_WIDTH = 44
 
 
 def report(story: Explanation) -> str:
-    sections = (head, graphs, kernel_table, memory, time_per_stage, roofs)
-    return "\n\n".join("\n".join(section(story)) for section in sections)
+    sections = (head, graphs, fusions, kernel_table, memory, time_per_stage, roofs)
+    texts = ("\n".join(section(story)) for section in sections)
+    return "\n\n".join(text for text in texts if text)
 
 
 def head(story: Explanation) -> Iterator[str]:
@@ -82,6 +84,15 @@ def spans(numbers: Sequence[int]) -> str:
         else:
             runs.append([n])
     return " ".join(f"%{run[0]}" if len(run) == 1 else f"%{run[0]}..%{run[-1]}" for run in runs)
+
+
+def fusions(story: Explanation) -> Iterator[str]:
+    found = story.fusions
+    if found:
+        apart = traffic(list({node for fusion in found for node in fusion.saved}))
+        apart += sum(fusion.nbytes for fusion in found if not fusion.saved)
+        yield f"fusions ({bytes_text(apart)} not written and read)"
+    yield from (f"  {fusion}" for fusion in found)
 
 
 def kernel_table(story: Explanation) -> Iterator[str]:

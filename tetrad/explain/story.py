@@ -23,6 +23,7 @@ from tetrad.backends.llvm.target import Target
 from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.explain.call import PreparedCall, prepare
+from tetrad.explain.fusions import fusions_of
 from tetrad.explain.page import write_page
 from tetrad.explain.parts import GraphPart, parts_of
 from tetrad.explain.pressure import PressureReport, pressure_of
@@ -30,6 +31,7 @@ from tetrad.explain.recompile import why_compiled
 from tetrad.explain.report import report
 from tetrad.explain.roofs import Roofs, measure_roofs
 from tetrad.graph.nodes import Graph
+from tetrad.passes.fusions import FusionOutcome
 from tetrad.schedule.nodes import Callback, Control, Launch, Leaf, Loop, Schedule, Step
 from tetrad.schedule.plan import Life, Plan
 from tetrad.tracing.signature import check_function
@@ -137,6 +139,18 @@ class Explanation:
     @property
     def arena_bytes(self) -> int:
         return self.plan.total
+
+    @property
+    def fusions(self) -> tuple[FusionOutcome, ...]:
+        """Named fusions: which fired and what they save, which nearly did and why not.
+
+        >>> import tetrad as td
+        >>> x, w, b = td.ones((8, 16)), td.ones((16, 32)), td.ones(32)
+        >>> story = explain(lambda x, w, b: td.nn.relu(x @ w + b))(x, w, b)
+        >>> [(fusion.name, fusion.fired, fusion.nbytes) for fusion in story.fusions]
+        [('bias_activation', True, 4096)]
+        """
+        return fusions_of(self.traced, self.parts)
 
     @property
     def intermediate_bytes(self) -> int:

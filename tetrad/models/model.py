@@ -420,10 +420,15 @@ class Model:
     def text_tokens(self, text: Prompt, truncate: bool) -> list[int]:
         """The tokens of a text to embed; a long one is cut where that is asked for, and keeps the
         tokens behind it that the model expects."""
-        if not truncate or not isinstance(text, str):
+        if not isinstance(text, str):
             return self.prompt_tokens(text)
         tokens, most = self.tokenizer.encode(text), self.longest_text
-        if len(tokens) <= most:
+        if not truncate and len(tokens) > self.context:
+            raise ContextError(
+                "a text is too long", tokens=len(tokens), context=self.context,
+                hint="truncate=True cuts texts",
+            )  # fmt: skip
+        if not truncate or len(tokens) <= most:
             return self.prompt_tokens(tokens or text)
         bare = self.tokenizer.encode(text, add_special=False)
         around = len(tokens) - len(bare)

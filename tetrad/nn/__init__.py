@@ -45,6 +45,19 @@ LAZY = {
         "threshold",
     ),
     "_attention": ("dot_product_attention",),
+    "_experts": ("grouped_matmul", "load_balance_loss", "top_k_experts"),
+    "_module": ("Module", "static_field"),
+    "_recurrent": ("gru", "gru_init", "lstm", "lstm_init"),
+    "_transformer": (
+        "gated_feed_forward",
+        "gated_feed_forward_init",
+        "multi_head_attention",
+        "multi_head_attention_init",
+        "transformer_decoder_layer",
+        "transformer_decoder_layer_init",
+        "transformer_encoder_layer",
+        "transformer_encoder_layer_init",
+    ),
     "_convolution": (
         "conv1d",
         "conv2d",
@@ -370,6 +383,9 @@ def _along(values: Any, x: Array, axis: Axis) -> Any:
     if not array.ndim or array.ndim > len(axes):
         return array
     sizes = dict(zip(axes[-array.ndim :], array.shape, strict=True))
+    if any(n != 1 and isinstance(n, int) and n != x.shape[i] for i, n in sizes.items()):
+        message = f"norm: weight and bias lie along axes {axes} of {x.type}, got {array.type}"
+        fail(ShapeError, message, "axis= says what is normalised")
     return td.reshape(array, tuple(sizes.get(i, 1) for i in range(min(sizes), x.ndim)))
 
 

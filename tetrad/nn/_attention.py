@@ -13,9 +13,12 @@ from numbers import Real
 from typing import Any
 
 from tetrad.arrays import functions as td
+from tetrad.arrays.creation import positions
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.floats import guarded
+from tetrad.nn._packed import Ranges, Sight, ranges_of_lengths, ranges_of_segments
+from tetrad.nn._settings import refuse
 from tetrad.ops.attention import derivatives  # noqa: F401  (attaches the rules)
 from tetrad.ops.attention.dense import CAUSAL, UNBOUNDED, accumulator
 from tetrad.ops.attention.op import attention
@@ -39,6 +42,10 @@ def dot_product_attention(
     key_value_seq_lengths: Any = None,
     local_window_size: int | tuple[int, int] | None = None,
     softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    segment_ids: Any = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
     layout: str = "bsnh",
 ) -> Array:
     """softmax(scale * query key + bias) value, for queries [batch, T, heads, size] and keys [batch,
@@ -53,7 +60,13 @@ def dot_product_attention(
 
     `is_causal="bottom_right"` lets the last query see the last key, and counts windows from there.
     With a softcap c a score is c tanh(score / c) before the bias. With `layout="bnsh"` arrays are
-    [batch, heads, time, size]. Memory is linear in T and S, for gradients too.
+    [batch, heads, time, size]. Memory is linear in T and S, for gradients too. `alibi_slopes`
+    [heads] lower a score by the slope times the distance of the key.
+
+    Packed sequences see nothing of each other, and take no time for each other: tokens with one
+    `segment_ids` [batch, T] that stand side by side are a sequence (a negative id sees nothing), or
+    those between neighbouring cumulative lengths `cu_seqlens_q` [sequences + 1], which see the keys
+    between those of `cu_seqlens_k`. Causal order and windows count inside a sequence.
 
     >>> import tetrad as td
     >>> q, kv = td.ones((4, 8, 16)), td.ones((6, 2, 16))
@@ -64,21 +77,72 @@ def dot_product_attention(
     _check(given, layout)
     if not isinstance(scale, Real | None):
         given[0], scale = given[0] * scale, 1.0
-    names, optional = _optional(given[0], bias, mask, query_seq_lengths, key_value_seq_lengths)
-    before, after = _window(local_window_size)
+    sight = Sight(_causal(is_causal), *_window(local_window_size))
+    ranges = _ranges(given, layout, sight, segment_ids, cu_seqlens_q, cu_seqlens_k)
+    if alibi_slopes is not None:
+        bias = _with_alibi(bias, alibi_slopes, given, layout, sight, ranges)
+    names, optional = _optional(
+        given[0], bias, mask, query_seq_lengths, key_value_seq_lengths, ranges
+    )
+    sight = sight if ranges is None else Sight("", None, None)
     found, _ = attention(
         *given,
         *optional,
         layout=layout,
         given=names,
-        scale=1 / math.sqrt(given[0].shape[-1]) if scale is None else float(scale),
+        scale=1 / math.sqrt(max(given[0].shape[-1], 1)) if scale is None else float(scale),
         softcap=float(softcap),
-        causal=is_causal if isinstance(is_causal, str) else CAUSAL[bool(is_causal)],
-        before=before,
-        after=after,
+        causal=sight.causal,
+        before=UNBOUNDED if sight.before is None else sight.before,
+        after=UNBOUNDED if sight.after is None else sight.after,
     )
     outer = as_array(query)
     return td.astype(td.reshape(found, (*outer.shape[:-1], found.shape[-1])), outer.dtype)
+
+
+def _causal(is_causal: bool | str) -> str:
+    return is_causal if isinstance(is_causal, str) else CAUSAL[bool(is_causal)]
+
+
+def _ranges(
+    given: list[Array], layout: str, sight: Sight, ids: Any, queries: Any, keys: Any
+) -> Ranges | None:
+    """What each query of packed sequences sees; None where there is one sequence a batch."""
+    if ids is None and queries is None and keys is None:
+        return None
+    batch, (times, length) = given[0].shape[0], (x.shape[_time(layout)] for x in given[:2])
+    if ids is not None:
+        if queries is not None or keys is not None or times != length:
+            message = f"{NAME}: segment_ids are those of queries and keys alike, got {times} "
+            fail(ShapeError, message + f"queries and {length} keys", "use cu_seqlens_q and _k")
+        return ranges_of_segments(ids, batch, times, sight)
+    if queries is None or batch != 1 or (keys is None and times != length):
+        message = f"{NAME}: cumulative lengths need cu_seqlens_q and arrays of one batch, got "
+        fail(ShapeError, message + f"{given[0].type} and {given[1].type}")
+    return ranges_of_lengths(queries, keys, times, sight)
+
+
+def _time(layout: str) -> int:
+    return 2 if layout == "bnsh" else 1
+
+
+def _with_alibi(
+    bias: Any, slopes: Any, given: list[Array], layout: str, sight: Sight, ranges: Ranges | None
+) -> Array:
+    """A bias of minus the slope times the distance: no more memory than there was, since kernels
+    compute it where they read it."""
+    slopes, heads = as_array(slopes), given[0].shape[3 - _time(layout)]
+    if slopes.shape != (heads,) or not slopes.dtype.is_float:
+        fail(ShapeError, f"{NAME}: alibi_slopes {slopes.type} are not floats [{heads}]")
+    times, keys = (x.shape[_time(layout)] for x in given[:2])
+    place = td.expand_dims(positions(times), axis=0) if ranges is None else ranges[2]
+    if ranges is None and sight.causal == "bottom_right":
+        place = place + (keys - times)
+    wide = accumulator(given[0].dtype)
+    here, there = (td.astype(x, wide) for x in (place, positions(keys)))
+    far = td.abs(td.expand_dims(here, axis=(1, 3)) - there)
+    falling = td.reshape(-td.astype(slopes, wide), (1, heads, 1, 1)) * far
+    return falling if bias is None else falling + _as_bias(as_array(bias), given[0])  # type: ignore[no-any-return]
 
 
 def _alike(*operands: Any) -> list[Array]:
@@ -118,7 +182,7 @@ def _check(given: list[Array], layout: str) -> None:
 
 
 def _optional(
-    q: Array, bias: Any, mask: Any, query_lengths: Any, key_lengths: Any
+    q: Array, bias: Any, mask: Any, query_lengths: Any, key_lengths: Any, ranges: Ranges | None
 ) -> tuple[tuple[str, ...], list[Array]]:
     """The optional operands there are, by their names in the op."""
     found = {
@@ -126,6 +190,8 @@ def _optional(
         "mask": mask if mask is None else _as_mask(as_array(mask)),
         "query_lengths": _as_lengths(query_lengths),
         "key_lengths": _as_lengths(key_lengths),
+        "key_starts": ranges and ranges[0],
+        "key_stops": ranges and ranges[1],
     }
     present = {name: x for name, x in found.items() if x is not None}
     return tuple(present), list(present.values())
@@ -154,8 +220,10 @@ def _as_lengths(lengths: Any) -> Array | None:
     return ends if ends.dtype in (i32, i64) else td.astype(ends, i64)
 
 
-def _window(size: int | tuple[int, int] | None) -> tuple[int, int]:
+def _window(size: int | tuple[int, int] | None) -> tuple[int | None, int | None]:
     if size is None:
-        return UNBOUNDED, UNBOUNDED
+        return None, None
     before, after = size if isinstance(size, tuple) else (size, size)
+    if min(before, after) < 0:
+        refuse(NAME, "local_window_size", "numbers of at least 0", size, "None hides nothing")
     return int(before), int(after)

@@ -23,6 +23,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice
 
+from tetrad.core import lazy
+from tetrad.core.flags import flag_words
 from tetrad.core.record import record
 from tetrad.graph.group import Group, holds, inputs_of
 from tetrad.graph.nodes import Graph, Node, topological
@@ -62,13 +64,18 @@ MANY, HERE = AGAIN + 2, frozenset({0})
 # every sweep and vector, products for a tile.
 MAP_WORK, ROW_WORK, TILE_WORK = 512, 256, 256
 STORE_WORK = 4
+# Results that a product stores at most. More, as an optimiser has (a weight and its moments), are
+# rather computed by a kernel of their own: a tile would read and write short pieces of many rows.
+STORED = 2
 TRIES = 16  # candidates that a map may be merged with, the latest first
 NO_LEVEL = -1
 
 
 def fuse(graph: Graph) -> tuple[Group, ...]:
     """The groups of a graph, operands before users."""
-    return _Fusion(graph).groups()
+    off = flag_words("TETRAD_UNFUSED")
+    apart = lazy.module("tetrad.passes.fusions").seams_of(graph, off) if off else ()
+    return _Fusion(graph, frozenset(apart)).groups()
 
 
 Times = dict[Node, int]
@@ -103,8 +110,9 @@ class _Fusion:
     """The analysis of one graph. Steps, in order: rows, epilogues, materialised nodes, maps,
     merging."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, apart: frozenset[Node] = frozenset()) -> None:
+        # `apart`: nodes that get memory because a named fusion is off
+        self.graph, self.apart = graph, apart
         self.nodes = graph.nodes()
         self.place = {node: i for i, node in enumerate(self.nodes)}
         self.users: dict[Node, list[Node]] = {node: [] for node in self.nodes}
@@ -303,7 +311,8 @@ class _Fusion:
         return members
 
     def leaves(self, node: Node, members: Container[Node]) -> bool:
-        return node in self.results or any(u not in members for u in self.users[node])
+        kept = node in self.results or node in self.apart
+        return kept or any(u not in members for u in self.users[node])
 
     # -- matmul epilogues --------------------------------------------------------------------------
 
@@ -318,17 +327,20 @@ class _Fusion:
         for node in self.after(product, members):
             same = node.op.kind == "elementwise" and node.type.shape == product.type.shape
             same = same and not node.type.dtype.is_complex  # parts are joined by a map
+            same = same and self.apart.isdisjoint(node.inputs)
             if same and self.fits(node, members, product):
                 work += weight(node)
                 if work > TILE_WORK:
                     break
                 members[node] = "full"
-        return members
+        stored = sum(1 for m in members if self.leaves(m, members))
+        return members if stored <= STORED else {product: "full"}
 
     # -- memory ------------------------------------------------------------------------------------
 
     def materialised(self, made: list[Group], absorbed: set[Node]) -> set[Node]:
         memory = {o for g in made for o in g.outputs} | {o for o in self.results if not o.op.leaf}
+        memory |= self.apart
         for node in self.nodes:
             if node.op.leaf or node in absorbed:
                 continue
@@ -492,7 +504,7 @@ class _Fusion:
     ) -> bool:
         """Does a result of a map still need memory once `second` is merged with it into
         `members`?"""
-        is_asked = node not in self.maps[second].reads or node in self.results
+        is_asked = node not in self.maps[second].reads or node in self.results | self.apart
         return is_asked or fusion_reader(self, node, members, memory)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tetrad.core.flags import flag_words
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.graph.build import constant, make_constant, make_graph, with_inputs
@@ -48,6 +49,9 @@ class ProductMerge:
 
 def merge_products(graph: Graph, log: RuleLog | None, simplify: Callable[[Graph], Graph]) -> Graph:
     """The graph with merged products, simplified again where something was merged."""
+    off = flag_words("TETRAD_UNFUSED")
+    if NAME in off or "encoder_layer" in off:
+        return graph
     merges = [merge for merge in candidates(graph) if not merge.why_not]
     if not merges:
         return graph
@@ -60,7 +64,8 @@ def merge_products(graph: Graph, log: RuleLog | None, simplify: Callable[[Graph]
         if node in first:
             done.update(parts_of_one(first[node].layers, done))
             if log is not None:
-                log.fired.append(Fired(RULE, node, done[node]))
+                layers = (layer.result for layer in first[node].layers)
+                log.fired.extend(Fired(RULE, result, done[result]) for result in layers)
     return simplify(make_graph(graph.name, graph.inputs, [done[o] for o in graph.outputs]))
 
 

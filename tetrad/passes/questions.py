@@ -159,9 +159,8 @@ def is_stored(node: Node, memory: Container[Node]) -> bool:
 
 def is_prologue(node: Node, memory: set[Node]) -> bool:
     """Is it a view, or so little elementwise work on views that a matmul does it while reading?"""
-    return is_view(node, memory) or (
-        node.op.kind == "elementwise" and light_cost(node, memory) <= CHEAP
-    )
+    is_work = below_strides(node).op.kind == "elementwise"
+    return is_view(node, memory) or (is_work and light_cost(node, memory) <= CHEAP)
 
 
 def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
@@ -173,6 +172,7 @@ def light_cost(node: Node, memory: set[Node], most: int = CHEAP) -> int:
     """
     if is_splat(node) or is_view(node, memory):
         return 0
+    node = below_strides(node)
     total = node.op.cost if node.op.kind == "elementwise" else most + 1
     for operand in node.inputs:
         if total <= most:

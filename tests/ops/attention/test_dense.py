@@ -104,6 +104,8 @@ def operands(
         "mask": lambda: rng.random((1, n, t, s)) < 0.8,
         "query_lengths": lambda: rng.integers(0, t + 2, b).astype(np.int32),
         "key_lengths": lambda: rng.integers(0, s + 2, b),
+        "key_starts": lambda: rng.integers(-1, s, (b, t)),
+        "key_stops": lambda: rng.integers(0, s + 2, (1, t)).astype(np.int32),
     }
     return [*made, *(other[name]() for name in given)]
 
@@ -151,9 +153,10 @@ WAYS: dict[str, dict[str, Any]] = {
     "mask": {"given": ("mask",)},
     "bias": {"given": ("bias",)},
     "lengths": {"given": ("query_lengths", "key_lengths")},
+    "packed": {"given": ("key_starts", "key_stops")},
     "all": {
-        "given": ("bias", "mask", "query_lengths", "key_lengths"), "causal": "top_left",
-        "before": 100,
+        "given": ("bias", "mask", "query_lengths", "key_lengths", "key_starts"),
+        "causal": "top_left", "before": 100,
     },
 }  # fmt: skip
 
@@ -166,7 +169,7 @@ def test_every_way_of_hiding(way: str, dtype: DType) -> None:
     assert_close(results(arrays, **settings), arrays, **settings)
 
 
-@pytest.mark.parametrize("way", ["causal", "all"])
+@pytest.mark.parametrize("way", ["causal", "packed", "all"])
 def test_machine_code_is_the_evaluator(way: str) -> None:
     """Which looks for races, too."""
     settings = WAYS[way]

@@ -23,7 +23,7 @@ from tetrad.ops.rules import Array, check_dtype
 
 FLOATS: tuple[DType, ...] = (f32, f64, f16, bf16)
 # optional operands, in the order in which they follow q, k and v; `given` names those there are
-OPTIONAL = ("bias", "mask", "query_lengths", "key_lengths")
+OPTIONAL = ("bias", "mask", "query_lengths", "key_lengths", "key_starts", "key_stops")
 # letters as JAX has them: batch, sequence, number of heads, size of a head
 LAYOUTS = {"bsnh": (0, 1, 2), "bnsh": (0, 2, 1)}  # where batch, time and head stand
 CAUSAL = ("", "top_left", "bottom_right")
@@ -60,6 +60,11 @@ class AttentionForm:
         """Can a key be hidden from a query?"""
         spans = self.causal or self.before < UNBOUNDED or self.after < UNBOUNDED
         return bool(spans or set(self.given) - {"bias"})
+
+    @property
+    def begins_late(self) -> bool:
+        """Can the first key that a query sees be another than the first of all?"""
+        return self.before < UNBOUNDED or "key_starts" in self.given
 
     def at(self, batch: Any, time: Any, head: Any, channel: Any) -> tuple[Any, Any, Any, Any]:
         """The index of an element in the order of the layout."""
@@ -137,12 +142,14 @@ def _check_sizes(form: AttentionForm, q: ArrayType, k: ArrayType, v: ArrayType) 
 
 
 def check_optional(form: AttentionForm, operands: Sequence[ArrayType]) -> None:
-    """Bias and mask broadcast to [B,N,T,S], lengths to [B]."""
+    """Bias and mask broadcast to [B,N,T,S], lengths to [B], the ends of what queries see to
+    [B,T]."""
     if len(operands) != len(form.given):
         raise ShapeError(f"attention: expected {form.given} after v, got {len(operands)} operands")
     full = (form.batch, form.heads, form.times, form.keys)
+    wholes = {"bias": full, "mask": full, "key_starts": full[::2], "key_stops": full[::2]}
     for name, kind in zip(form.given, operands, strict=True):
-        whole = full if name in ("bias", "mask") else full[:1]
+        whole = wholes.get(name, full[:1])
         if kind.rank != len(whole) or any(
             n not in (1, m) for n, m in zip(kind.shape, whole, strict=True)
         ):
@@ -253,6 +260,9 @@ def seen_keys(form: AttentionForm, operands: Sequence[Array], b: int, heads: sli
     for name, place in (("query_lengths", np.arange(times)[:, None]), ("key_lengths", key)):
         if (lengths := form.operand(operands, name)) is not None:
             seen &= place < lengths[b if lengths.size > 1 else 0]
+    for name, compare in (("key_starts", np.greater_equal), ("key_stops", np.less)):
+        if (ends := form.operand(operands, name)) is not None:
+            seen &= compare(key, ends[b if ends.shape[0] > 1 else 0][:, None])
     return seen
 
 
@@ -326,6 +336,9 @@ def optional_case(rng: Rng, form: AttentionForm, name: str, dtype: DType) -> Arr
         most = sizes[2 if name == "query_lengths" else 3]
         return rng.integers(0, most + 2, sizes[:1]).astype(np.int32)
     shape = tuple(pick(rng, (1, n)) for n in sizes)
+    if name in ("key_starts", "key_stops"):
+        low, high = (-1, 3) if name == "key_starts" else (2, sizes[3] + 2)
+        return rng.integers(low, max(high, low + 1), shape[::2]).astype(np.int32)
     if name == "mask":
         return rng.random(shape) < 0.7
     return (rng.integers(0, 9, shape) / 8).astype(dtype.np)

@@ -94,6 +94,8 @@ class Visibility:
         self.times, self.keys = (frame.sizes.val(n) for n in (form.times, form.keys))
         self.shift = self.keys - self.times if form.causal == "bottom_right" else self.k.index(0)
         self.end = self.limit("key_lengths", self.keys)
+        # each time has a range of its own, in no order
+        self.is_packed = bool({"key_starts", "key_stops"} & set(form.given))
 
     def limit(self, name: str, size: Val) -> Val:
         """The length of this batch, at most the size and at least 0."""
@@ -104,9 +106,21 @@ class Visibility:
         length = self.k.cast(self.frame.reading.wide(node, (at,)), index)
         return self.k.max(self.k.min(length, size), 0)
 
+    def bound(self, name: str, time: Val) -> Val | None:
+        """Where a query begins or ends to see, if an operand says so."""
+        node = self.form.operand(self.node.inputs, name)
+        if node is None:
+            return None
+        batches, times = node.type.shape
+        at = self.batch if batches != 1 else self.k.index(0)
+        place = (at, time if times != 1 else self.k.index(0))
+        return self.k.cast(self.frame.reading.wide(node, place), index)
+
     def first(self, time: Val) -> Val:
         k, before = self.k, self.form.before
-        return k.max(time + self.shift - before, 0) if before < UNBOUNDED else k.index(0)
+        first = k.max(time + self.shift - before, 0) if before < UNBOUNDED else k.index(0)
+        start = self.bound("key_starts", time)
+        return first if start is None else k.max(first, start)
 
     def stop(self, time: Val) -> Val:
         k, form, stop = self.k, self.form, self.end
@@ -114,15 +128,37 @@ class Visibility:
             stop = k.min(stop, k.max(time + self.shift + 1, 0))
         if form.after < UNBOUNDED:
             stop = k.min(stop, k.max(time + self.shift + (form.after + 1), 0))
-        return stop
+        end = self.bound("key_stops", time)
+        return stop if end is None else k.max(k.min(stop, end), 0)
+
+    def own(self, time: Val) -> Range:
+        """Keys that a time sees."""
+        return Range(self.first(time), self.stop(time))
 
     def hull(self, low: Val, high: Val) -> Range:
         """Keys that some time from low to high sees."""
-        return Range(self.first(low), self.stop(high))
+        if not self.is_packed:
+            return Range(self.first(low), self.stop(high))
+        k = self.k
+        first, stop = k.local(self.keys), k.local(k.index(0))
+        with k.loop(high + 1, low) as time:
+            own = self.own(time)
+            with k.when(own.first < own.stop):  # who sees nothing says nothing
+                first.set(k.min(first, own.first))
+                stop.set(k.max(stop, own.stop))
+        return Range(first.get(), stop.get())
 
     def common(self, low: Val, high: Val) -> Range:
         """Keys that all of them see."""
-        return Range(self.first(high), self.stop(low))
+        if not self.is_packed:
+            return Range(self.first(high), self.stop(low))
+        k = self.k
+        first, stop = k.local(k.index(0)), k.local(self.keys)
+        with k.loop(high + 1, low) as time:
+            own = self.own(time)
+            first.set(k.max(first, own.first))
+            stop.set(k.min(stop, own.stop))
+        return Range(first.get(), stop.get())
 
     def clipped(self, keys: Range, base: Val) -> Range:
         """Counted from the first key of a block, inside it."""
@@ -268,7 +304,7 @@ class Scoring:
     def is_all_seen(self, vector: Val, common: Range) -> Val:
         """Do all rows see all keys of the vectors from here, as far as ranges say?"""
         seen = (vector + self.rows.vectors) * LANES <= common.stop
-        return seen & (vector * LANES >= common.first) if self.form.before < UNBOUNDED else seen
+        return seen & (vector * LANES >= common.first) if self.form.begins_late else seen
 
     def in_vectors(self, keys: Range) -> Range:
         """The same keys, and those beside them in a step of vectors."""
@@ -295,7 +331,7 @@ class Scoring:
         the maximum, and a weight of exactly 0."""
         k, absolute = self.k, base + key
         seen = key < own.stop
-        if self.form.before < UNBOUNDED:
+        if self.form.begins_late:
             seen = seen & (key >= own.first)
         if not {"mask", "bias"} & set(self.form.given):
             return k.select(seen, score, LOWEST)
@@ -462,7 +498,7 @@ class Attend:
             own, place = None, k.min(top + row + i, self.block.count - 1)
             if not is_all_seen:
                 time = self.block.time(place)
-                own = self.sight.clipped(self.sight.hull(time, time), base)
+                own = self.sight.clipped(self.sight.own(time), base)
             for v, acc in enumerate(line):
                 key = (vector + v) * LANES + k.lane()
                 score = scoring.score(acc.get())

@@ -132,6 +132,11 @@ class Folded:
             if (lengths := form.operand(operands, name)) is not None:
                 ends = cast(reshape(lengths, (*lengths.type.shape, 1, 1, 1)), i64)
                 tests.append(run("less", at, expand(ends, shape)))
+        for name, op in (("key_starts", "greater_equal"), ("key_stops", "less")):
+            if (ends := form.operand(operands, name)) is not None:
+                batch, times = ends.type.shape
+                ends = cast(reshape(ends, (batch, 1, times, 1)), i64)
+                tests.append(run(op, key, expand(ends, shape)))
         if not tests:
             return None
         return reshape(reduce(lambda a, b: run("logical_and", a, b), tests), self.shape)

@@ -283,7 +283,7 @@ class Backward:
     def own_keys(self, row: Val, end: Val, place: Val, base: Val) -> Range:
         """What a row sees of a block: nothing behind the last row or the end of its sequence."""
         k, time = self.k, self.block.time(place)
-        own = self.sight.clipped(self.sight.hull(time, time), base)
+        own = self.sight.clipped(self.sight.own(time), base)
         is_there = (row < end) & (time < self.length)
         return Range(own.first, k.select(is_there, own.stop, k.index(0)))
 

@@ -194,7 +194,8 @@ def attention(
 
     - Over arrays, `layout="bsnh"` or `"bnsh"`: q [B,T,N,D], k [B,S,G,D] and v [B,S,G,W] in this
       order of axes, then what `given` names: "bias" and "mask" (true: seen), which broadcast to
-      [B,N,T,S], "query_lengths" and "key_lengths" [B]. `causal` is "top_left" or "bottom_right"
+      [B,N,T,S], "query_lengths" and "key_lengths" [B], "key_starts" and "key_stops" [B,T], the ends
+      of what each query sees. `causal` is "top_left" or "bottom_right"
       (aligned to the last key); `before` and `after` bound the distance to a key. Results: the
       output, and of each query the logarithm of its sum of powers [B,T,N], -inf where nothing is
       seen.

@@ -224,8 +224,10 @@ def plan_depthwise(form: ConvGeometry, dtype: DType, machine: Machine) -> Depthw
     tall = even_parts(high.y, max(1, most // row // high.stride))
     if form.last:
         wanted = -(-2 * machine.parallel_groups // max(batch, 1))
-        tall = whole_periods(min(tall, max(-(-high.y // wanted), 1)), high)
-        tile = (1, even_parts(broad // wide.period, 2 * TILE_PLACES))
+        row = reach_of(wide, broad)[1] * dtype.nbytes * form.groups * high.stride
+        near = even_parts(high.y, max(1, 2 * STAGED_BYTES // row))  # all channels of the rows
+        tall = whole_periods(min(tall, near, max(-(-high.y // wanted), 1)), high)
+        tile = (1, even_parts(broad // wide.period, TILE_PLACES))
         return DepthwisePlan((tall, broad), tile, form.groups)
     channels = even_parts(form.groups, max(1, batch * form.groups // (4 * machine.parallel_groups)))
     tall = whole_periods(tall, high)
