@@ -13,14 +13,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# need JAX, PyTorch or an emulator; run by hand
-collect_ignore = [
-    "transforms/against_jax.py",
-    "nn/against_torch_blocks.py",
-    "nn/against_torch_convolution.py",
-    "nn/against_torch_layers.py",
-    "emulated",
-]
+# need an emulator, or other libraries; run by hand
+collect_ignore = ["emulated"]
+collect_ignore_glob = ["*/against_*.py"]
 
 # These choose what is tested; any other flag would change what tests print or where they write.
 KEPT_FLAGS = ("TETRAD_TARGET", "TETRAD_CHECK", "TETRAD_THREADS")

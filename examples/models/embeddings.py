@@ -1,6 +1,6 @@
 """Which texts mean nearly the same: vectors of length 1, compared by their products.
 
-python examples/models/embeddings.py [MODEL.gguf]
+python examples/models/embeddings.py [MODEL.gguf | FOLDER]
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 import tetrad as td
 from tests.cli.conftest import Invoke
 from tests.models.encoders import tiny_encoder
+from tests.models.folders import golden_folder
 from tetrad.formats import gguf
 
 
@@ -62,3 +64,50 @@ def test_an_encoder(invoke: Invoke, tmp_path: Path) -> None:
         "bench -n: bert is an encoder" in invoke("bench", path, "-p", "8", "-n", "2", code=1).output
     )
     assert "pp8" in invoke("bench", path, "-p", "8", "-n", "0", "-r", "1").stdout
+
+
+def test_vectors_in_a_file(invoke: Invoke, tmp_path: Path) -> None:
+    folder = golden_folder(tmp_path / "bert", "bert")
+    want = td.load(folder).embed(["the cat", "a dog", "the mat"])
+    texts = tmp_path / "texts"
+    texts.write_text("the cat\na dog\nthe mat\n")
+    for words in ((), ("--batch-size", "2")):
+        invoke("embed", folder, "-f", texts, "-o", tmp_path / "v.npy", *words)
+        assert np.array_equal(np.load(tmp_path / "v.npy"), want)
+    invoke("embed", folder, "-f", texts, "-o", tmp_path / "v.jsonl")
+    lines = (tmp_path / "v.jsonl").read_text().splitlines()
+    assert np.array_equal(np.float32([json.loads(line) for line in lines]), want)
+    assert "ends with .npy" in invoke("embed", folder, "x", "-o", "v.txt", code=2).output
+
+
+def test_the_loss_of_quicker_products_is_said(invoke: Invoke, tmp_path: Path) -> None:
+    folder = golden_folder(tmp_path / "bert", "bert")
+    done = invoke("embed", folder, "the cat", "a dog", "--dtype", "int8")
+    said = re.search(r"int8: mean cosine (\S+) with f32, smallest (\S+), on 2 texts", done.stderr)
+    assert said is not None and 0.98 < float(said[2]) <= float(said[1]) <= 1
+    wanted = td.load(folder, dtype="int8").embed(["the cat", "a dog"])
+    assert np.array_equal(np.float32(json.loads(done.stdout)), wanted)
+
+
+def test_whether_vectors_have_length_1_and_long_texts(invoke: Invoke, tmp_path: Path) -> None:
+    folder = golden_folder(tmp_path / "bert", "bert")
+    model = td.load(folder)
+    found = json.loads(invoke("embed", folder, "the cat", "--no-normalize").stdout)
+    assert np.array_equal(np.float32(found), model.embed("the cat", normalize=False))
+    both = ("--no-normalize", "--embd-normalize", "2")
+    assert "give one of" in invoke("embed", folder, "x", *both, code=2).output
+    assert "too long" in invoke("embed", folder, "cat " * 90, code=1).output
+    assert len(json.loads(invoke("embed", folder, "cat " * 90, "--truncate").stdout)) == 64
+
+
+def test_ranks(invoke: Invoke, tmp_path: Path) -> None:
+    folder = golden_folder(tmp_path / "bert", "bert-rank")
+    texts = ["a dog ran", "the cat sat", "fast"]
+    scores = td.load(folder).rerank("the cat", texts)
+    lines = invoke("rerank", folder, "the cat", *texts).stdout.splitlines()
+    order = np.argsort(-scores)
+    assert [line.split("\t")[1] for line in lines] == [texts[i] for i in order]
+    found = json.loads(invoke("rerank", folder, "the cat", *texts, "--json").stdout)
+    assert [entry["index"] for entry in found] == [0, 1, 2]
+    assert np.array_equal(np.float32([entry["score"] for entry in found]), scores)
+    assert "which query" in invoke("rerank", folder, code=2).output

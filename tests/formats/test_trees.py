@@ -170,3 +170,9 @@ def test_other_files_are_no_trees(tmp_path: Path) -> None:
     write(tmp_path / "x", {}, {"tetrad.tree": "[" * 100000, "tetrad.step": "1"})
     with pytest.raises(FileFormatError, match=r"nested too deep|not JSON"):
         td.load_tree(tmp_path / "x")
+
+
+def test_a_folder_that_is_not_there_is_said_by_the_name_that_was_given(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        td.save(tmp_path / "none" / "run.safetensors", td.ones(1))
+    assert caught.value.filename == str(tmp_path / "none" / "run.safetensors")

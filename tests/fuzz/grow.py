@@ -301,9 +301,9 @@ def seven(g: Grower, dtype: DType) -> int:
 
 
 def elementwise_ops() -> tuple[list[Op], np.ndarray]:
-    return weighted(
-        tuple(o for o in REGISTRY.values() if o.kind == "elementwise" and o.cases is not None)
-    )
+    """Without those that refuse most operands a random program has."""
+    found = (o for o in REGISTRY.values() if o.kind == "elementwise" and o.cases is not None)
+    return weighted(tuple(o for o in found if o.may_fail is not True))
 
 
 @cache

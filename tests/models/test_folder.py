@@ -4,6 +4,7 @@ wrong with a folder is said with file and field."""
 from __future__ import annotations
 
 import json
+import os
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tests.models.folders import golden, golden_folder, names, tensors_of, write_folder
+from tests.models.folders import golden, golden_folder, names, tensors_of, weight, write_folder
+from tetrad import quant
+from tetrad.cli import options
 from tetrad.core.errors import (
     ContextError,
     FileFormatError,
@@ -21,7 +24,10 @@ from tetrad.core.errors import (
     TextError,
     UnsupportedError,
 )
+from tetrad.models.folder.quantize import MIXES, QuantizedFile, more_bits
+from tetrad.models.load import open_model
 from tetrad.models.model import Model
+from tetrad.models.weights import read_floats
 
 RANKING = [name for name in names() if name.endswith("-rank")]
 DECODERS = [name for name in names() if "logits" in golden(name)["cases"][0]]
@@ -139,7 +145,7 @@ def test_long_texts_are_cut_where_that_is_asked_for(tmp_path: Path) -> None:
     folder = golden_folder(tmp_path, "bert")
     (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 7}')
     model, text = td.load(folder), "cat " * 80
-    with pytest.raises(ContextError, match=r"82 tokens.*64"):
+    with pytest.raises(ContextError, match=r"(?s)82 tokens.*64.*truncate=True cuts texts"):
         model.embed(text)
     np.testing.assert_array_equal(model.embed(text, truncate=True), model.embed("cat " * 5))
     np.testing.assert_array_equal(model.embed("the cat", truncate=True), model.embed("the cat"))
@@ -328,6 +334,22 @@ def test_a_wrong_file_is_named(tmp_path: Path, file: str, text: str | None, mess
     assert caught.value.file.startswith(str(folder))
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize(
+    "file", ["config.json", "tokenizer.json", "modules.json", "chat_template.jinja"]
+)
+def test_a_pipe_in_place_of_a_file_is_refused_and_does_not_hang(tmp_path: Path, file: str) -> None:
+    folder = golden_folder(tmp_path / "m", "bert")
+    (folder / file).unlink(missing_ok=True)
+    os.mkfifo(folder / file)
+    with pytest.raises(FileFormatError, match="not a regular file"):
+        td.load(folder)
+    (folder / file).unlink()
+    (folder / file).mkdir()
+    with pytest.raises(FileFormatError, match="not a regular file"):
+        td.load(folder)
+
+
 def test_a_module_that_is_not_known_is_said(tmp_path: Path) -> None:
     folder = golden_folder(tmp_path / "m", "bert")
     (folder / "modules.json").write_text('[{"type": "a.Dense", "path": "2_Dense"}]')
@@ -350,3 +372,86 @@ def test_more_tokens_than_rows_are_refused(tmp_path: Path) -> None:
 def test_an_unknown_pooling_is_said(loaded: Any) -> None:
     with pytest.raises(SettingError, match="pooling: expected mean, cls or last, got 'max'"):
         loaded("bert").embed("x", pooling="max")
+
+
+# -- fewer bits ------------------------------------------------------------------------------------
+
+
+def wide_llama(tied: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A llama with rows of 256, and one matrix with shorter rows."""
+    sizes = {"hidden_size": 256, "intermediate_size": 320, "head_dim": 64, "num_hidden_layers": 8}
+    config = golden("llama")["config"] | sizes | {"tie_word_embeddings": tied}
+    rows = {"q_proj": 256, "k_proj": 128, "v_proj": 128, "o_proj": 256, "gate_proj": 320,
+            "up_proj": 320, "down_proj": 256, "layernorm": 256}  # fmt: skip
+
+    def shape(name: str) -> list[int]:
+        short = name.split(".")[-2]
+        if short.endswith("norm"):
+            return [256]
+        return [rows.get(short, 64), 320 if short == "down_proj" else 256]
+
+    block = [name for name in golden("llama")["tensors"] if ".layers.0." in name]
+    names = [name.replace(".0.", f".{i}.") for i in range(8) for name in block]
+    outer = [name for name in golden("llama")["tensors"] if ".layers." not in name]
+    chosen = [*names, *(name for name in outer if not (tied and name.startswith("lm_head")))]
+    return config, {name: weight(name, shape(name)) for name in chosen}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_mix_of_fewer_bits(tmp_path: Path, tied: bool) -> None:
+    config, tensors = wide_llama(tied)
+    folder = write_folder(tmp_path / "m", config, tensors)
+    found = td.load(folder, quantize="q4_k_m")
+    outer, blocks = found.parts.programs.outer, found.parts.programs.layers
+    kinds = {name: str(w.dtype) for name, w in outer.items()}
+    assert kinds["token_embd.weight"].startswith("q6_k" if tied else "q4_k")
+    assert tied or kinds["output.weight"].startswith("q6_k")
+    values = [str(block["attn_v.weight"].dtype)[:4] for block in blocks]
+    assert values == ["q6_k" if more_bits(i, 8) else "q4_k" for i in range(8)]
+    assert {"q4_k", "q6_k"} == set(values)
+    assert {str(b["attn_q.weight"].dtype)[:4] for b in blocks} == {"q4_k"}
+    # rows of 320 are no blocks of 256
+    assert {str(b["ffn_down.weight"].dtype)[:4] for b in blocks} == {"q5_0", "q8_0"}
+    # against a model of the numbers that were packed: only activations are rounded besides
+    rounded = td.load(write_folder(tmp_path / "r", config, tensors | unpacked(folder)))
+    tokens = [5, 9, 11, 30, 7]
+    wanted, exact = rounded.logits(tokens), td.load(folder).logits(tokens)
+    apart = np.sqrt(((found.logits(tokens) - wanted) ** 2).mean()) / wanted.std()
+    assert 1e-4 < apart < 0.1 and np.abs(exact - wanted).max() > 10 * apart
+
+
+def unpacked(folder: Path) -> dict[str, np.ndarray]:
+    """The tensors of a folder by their own names, as a mix rounds them."""
+    with open_model(folder) as file:
+        mixed, made = QuantizedFile(file, "q4_k_m", 8), {}
+        for name, tensor in mixed.tensors.items():
+            if tensor.format != "f32":
+                values = quant.unpack(mixed.data(name), tensor.format, tensor.shape)
+                made[file.sources[name]] = values  # type: ignore[attr-defined]
+        return made
+
+
+def test_packed_numbers_are_those_of_the_format(tmp_path: Path) -> None:
+    config, tensors = wide_llama(True)
+    folder = write_folder(tmp_path / "m", config, tensors)
+    with open_model(folder) as file:
+        quantized = QuantizedFile(file, "q4_k_m", 8)
+        for name in ("blk.3.attn_q.weight", "blk.0.ffn_down.weight", "token_embd.weight"):
+            tensor, values = quantized.tensors[name], read_floats(file, name)
+            found = quant.unpack(quantized.data(name), tensor.format, tensor.shape)
+            np.testing.assert_array_equal(
+                found,
+                quant.unpack(quant.pack(values, tensor.format), tensor.format, tensor.shape),
+            )
+            assert np.abs(found - values).max() < 0.1 * np.abs(values).max()
+
+
+def test_what_cannot_be_packed_is_said(tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match=r"quantize: expected one of q4_k_m.*got 'q3'"):
+        td.load(golden_folder(tmp_path / "a", "llama"), quantize="q3")
+    with pytest.raises(SettingError, match="a model that generates"):
+        td.load(golden_folder(tmp_path / "b", "bert"), quantize="q8_0")
+
+
+def test_the_command_line_knows_the_mixes() -> None:
+    assert tuple(MIXES) == options.MIXES

@@ -4,7 +4,7 @@ does not fit, derivatives of both orders, batches."""
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -324,7 +324,22 @@ WRONG: dict[str, tuple[Any, type[Exception], str]] = {
     "a transpose with one entry too many (FIX-15)": (
         lambda: nn.conv_transpose1d(td.ones((1, 4, 5)), td.ones((4, 2, 3)), stride=(1, 2)),
         td.errors.SettingError, "1 entry"),
+    "a stride that is no whole number": (
+        lambda: nn.conv2d(X, td.ones((2, 4, 3, 3)), stride=cast("Any", 1.5)),
+        td.errors.SettingError, "stride: expected a whole number or a list of them, got 1.5"),
+    "a padding that is no whole number": (
+        lambda: nn.conv2d(X, td.ones((2, 4, 3, 3)), padding=cast("Any", 0.5)),
+        td.errors.SettingError, "padding: expected for each axis a number or a pair"),
 }  # fmt: skip
+
+
+def test_whole_numbers_of_numpy_are_settings() -> None:
+    x, w, two = td.ones((1, 4, 5, 5)), td.ones((4, 2, 3, 3)), np.int64(2)
+    settings = {"stride": two, "padding": np.array([1, 2]), "groups": two}
+    got = nn.conv2d(x, w, **cast("Any", settings))
+    np.testing.assert_array_equal(got, nn.conv2d(x, w, stride=2, padding=(1, 2), groups=2))
+    np.testing.assert_array_equal(nn.max_pool2d(x, cast("Any", two)), nn.max_pool2d(x, 2))
+    np.testing.assert_array_equal(nn.resize(x, cast("Any", two)), nn.resize(x, 2))
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -161,6 +161,17 @@ def test_what_does_not_fit() -> None:
         dot_product_attention(x, x[:, :, :3], x[:, :, :3])
     with pytest.raises(td.errors.DtypeError, match="a mask is made of truth values"):
         dot_product_attention(x, x, x, mask=td.ones((3, 3)))
+    for window in list[Any]([-1, (2, -1)]):
+        with pytest.raises(td.errors.SettingError, match=r"at least 0, got .*-1"):
+            dot_product_attention(x, x, x, local_window_size=window)
+
+
+@pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_heads_without_channels_have_equal_scores(way: Any) -> None:
+    none, value = td.ones((1, 3, 2, 0)), td.reshape(td.arange(24.0), (1, 3, 2, 4))
+    found = way(dot_product_attention)(none, none, value)
+    want = td.broadcast_to(td.mean(value, axis=1, keepdims=True), value.shape)
+    np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
 # -- what is hidden --------------------------------------------------------------------------------

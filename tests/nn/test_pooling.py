@@ -225,6 +225,10 @@ def test_fix_1_settings_have_one_entry_or_one_for_each_axis() -> None:
         nn.max_pool2d(x, 2, 2, [1, 1, 1])
     with pytest.raises(SettingError, match="kernel_size: expected positive integers"):
         nn.max_pool2d(x, 0)
+    with pytest.raises(SettingError, match=r"kernel_size: .* got \[1\.5"):
+        nn.max_pool2d(x, 1.5)  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="padding: expected 1 or 2 numbers or pairs"):
+        nn.max_pool2d(x, 2, 2, 0.5)  # type: ignore[arg-type]
     with pytest.raises(SettingError, match="layout: expected NCHW or NHWC"):
         nn.max_pool2d(x, 2, layout="CHWN")
     with pytest.raises(SettingError, match="kind: expected max, min, mean, sum or prod"):

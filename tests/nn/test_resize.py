@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,9 @@ def test_what_cannot_be() -> None:
         nn.resize(x, 3, method="area")
     with pytest.raises(SettingError, match="leave at least one element"):
         nn.resize(x, scale=0.1)
+    for scale in (math.inf, math.nan, -1.0):
+        with pytest.raises(SettingError, match="scale: expected 1 or 1 positive factors"):
+            nn.resize(x, scale=scale)
     with pytest.raises(SettingError, match="size: expected 1 or 1 numbers"):
         nn.resize(x, (3, 3), layout="NCW")
     with pytest.raises(ShapeError, match="linear takes floats"):

@@ -58,6 +58,12 @@ def bert(x: Any) -> Any:
     return nn.layer_norm(linear(hidden, "down") + x, *NORM)
 
 
+def bert_residual_first(x: Any) -> Any:
+    x = nn.layer_norm(x + block(x, mask=MASK[:, None, None]), *NORM)
+    hidden = nn.gelu(linear(x, "up"), approximate=False)
+    return nn.layer_norm(x + linear(hidden, "down"), *NORM)
+
+
 def nomic(x: Any) -> Any:
     cos, sin = nn.rope_tables(S, H // N)
     q, k, v = (heads(nn.linear(x, W[name])) for name in "qkv")
@@ -107,7 +113,7 @@ FIRING: dict[str, list[Callable[[Any], Any]]] = {
     "qkv_in_place": [attend, rotated],
     "merge_products": [attend],
     "attention_block": [block, lambda x: block(x, is_causal=True)],
-    "encoder_layer": [bert, nomic],
+    "encoder_layer": [bert, nomic, bert_residual_first],
 }
 CASES = [(name, f) for name, functions in FIRING.items() for f in functions]
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(CASES)]

@@ -69,11 +69,7 @@ CHANGES = {  # of x.at[index]
 }  # fmt: skip
 SPACES = ("nn", "linalg", "random", "fft", "optim")
 INSIDE = {  # of a namespace: what its functions are called elsewhere
-    "nn": {
-        "attention": "td.nn.dot_product_attention", "hard_swish": "td.nn.hard_silu",
-        "standardize": "td.nn.layer_norm",
-        "swish": "td.nn.silu", "tanh": "td.tanh",
-    },
+    "nn": {"attention": "td.nn.dot_product_attention"},
     "linalg": {
         "dot": "td.matmul", "einsum": "td.einsum", "inner": "td.vecdot",
         "lstsq": "td.linalg.pinv(a) @ b",

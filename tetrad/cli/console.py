@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeRemainingColumn,
@@ -120,6 +121,20 @@ def progress_bar(title: str) -> Iterator[Report]:
     with Progress(*columns, console=notes, transient=True) as bar:
         task = bar.add_task(one_line(title), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+@contextmanager
+def counting_bar(title: str, total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr that follows how many of them are done."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=notes, transient=True, disable=not shown) as bar:
+        task = bar.add_task(one_line(title), total=total)
+        yield lambda done: bar.update(task, completed=done)
 
 
 def prompt_beside(text: str) -> None:

@@ -32,6 +32,7 @@ COMMANDS = {
     "bench": ("bench", "Measure reading and writing, in the table of llama-bench."),
     "perplexity": ("perplexity", "How well a model predicts a text."),
     "embed": ("embed", "Texts as vectors."),
+    "rerank": ("embed", "Texts by how well they answer a query."),
     "tokenize": ("tokenize", "The tokens of a text."),
     "inspect": (
         "inspect",

@@ -220,6 +220,7 @@ def is_said(given: dict[str, Any], key: str) -> bool:
 
 # -- how to load it --------------------------------------------------------------------------------
 
+MIXES = ("q4_k_m", "q5_k_m", "q6_k", "q8_0")  # of tetrad.models.folder.quantize
 CACHES = click.Choice([kind for kind in CACHE_BITS])
 load_options = together(
     unused_options,
@@ -264,6 +265,13 @@ load_options = together(
         help="No effect: batches are chosen here.",
     ),
     option(
+        "--quantize",
+        "quantize",
+        type=click.Choice(MIXES),
+        default=None,
+        help="Pack a model in floats in fewer bits while it is loaded.",
+    ),
+    option(
         "-ctk", "--cache-type-k", "kind_k", type=CACHES, default="f16", help="How keys are kept."
     ),
     option(
@@ -294,7 +302,12 @@ def load_settings(given: dict[str, Any]) -> dict[str, Any]:
         raise click.UsageError(
             f"-ctk {keys} and -ctv {values} differ: keys and values are kept alike, give both"
         )
-    return {"context": given.pop("context"), "kv": keys}
+    mix = given.pop("quantize")
+    return {
+        "context": given.pop("context"),
+        "kv": keys,
+        **({} if mix is None else {"quantize": mix}),
+    }
 
 
 def note_context(asked: int, trained: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections import Counter
 from typing import Any
 
@@ -20,13 +21,21 @@ MAX_DIGITS = 40  # of a number
 def read_object(path: str | os.PathLike[str], most: int = MAX_BYTES) -> dict[str, Any]:
     """The object that a file of at most so many bytes holds."""
     file = os.fsdecode(path)
-    if (size := os.path.getsize(file)) > most:
-        raise FileFormatError(f"{size} bytes of JSON, at most {most} are accepted", file=file)
+    check_file(file, most)
     with open(file, "rb") as opened:
         found = parsed(opened.read(most), file)
     if not isinstance(found, dict):
         raise FileFormatError(f"expected an object, got {type(found).__name__}", file=file)
     return found
+
+
+def check_file(file: str, most: int) -> None:
+    """A pipe in place of a file would hang us; nor is a large one read."""
+    status = os.stat(file)
+    if not stat.S_ISREG(status.st_mode):
+        raise FileFormatError("not a regular file", file=file)
+    if status.st_size > most:
+        raise FileFormatError(f"{status.st_size} bytes, at most {most} are accepted", file=file)
 
 
 def parsed(data: bytes, file: str) -> Any:

@@ -24,9 +24,11 @@ def replaced(path: str, kind: str) -> Iterator[BinaryIO]:
             out.flush()
             os.fsync(out.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.filename == temporary:
+            raise OSError(error.errno, error.strerror, path) from None  # the name users know
         raise
     keep_name(folder)
 

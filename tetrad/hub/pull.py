@@ -47,7 +47,9 @@ def local(name: str | None) -> Path | None:
     path = expanded(name)
     if os.path.isfile(path):
         return path
-    if os.path.isdir(path) and (is_path(name) or any(path.glob("*.gguf"))):
+    if os.path.isdir(path) and (
+        is_path(name) or any(path.glob("*.gguf")) or (path / "config.json").is_file()
+    ):
         return only_file(path)
     found = held_path(SMALL_FILE.removesuffix(".gguf") if name.lower() == SMALL else name)
     if found is None and is_path(name):
@@ -115,7 +117,11 @@ def missing(name: str) -> HubError:
 
 
 def only_file(folder: Path) -> Path:
+    """The model in a folder: its GGUF file, or the folder itself where it is one of Hugging
+    Face."""
     models = sorted(folder.glob("*.gguf"))
+    if not models and (folder / "config.json").is_file():
+        return folder
     sets = {held(path, path.relative_to(folder), True).name for path in models}
     if len(sets) != 1:
         raise HubError(

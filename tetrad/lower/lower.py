@@ -206,12 +206,14 @@ def assign_slots(
     """Memory for inputs, constants, outputs and every node a group writes; an update lies where its
     operand lies."""
     slots: dict[Node, Slot] = {}
+    results = set(graph.outputs)  # each has memory of its own shape
     for i, node in enumerate(graph.inputs):
         slots[node] = input_slot(i, node.type)
     for i, node in enumerate(map(home, graph.outputs)):
         if node not in slots and node.op is not constant:
             slots[node] = output_slot(i, node.type)
-            slots.update((below, slots[node]) for below in written_as(node, kept, slots))
+            free = (n for n in written_as(node, kept, slots) if n not in results)
+            slots.update((below, slots[node]) for below in free)
     for node in graph.nodes():
         if node.op is constant and node not in slots:
             slots[node] = constant_slot(f"c{len(slots)}", node.type, node.param("value"))

@@ -75,6 +75,7 @@ def load_parts(
     context: int = 0,
     overrides: Mapping[str, object] | None = None,
     dtype: str = "",
+    quantize: str = "",
 ) -> ModelParts:
     """Opens and checks a file and lays out its weights; `context` positions will be asked for (0:
     all it can).
@@ -93,7 +94,7 @@ def load_parts(
         check_shapes(file, arch.outer(config), arch.shapes(config), config.layers)
         making = JOBS.submit(lambda: read_tokenizer(metadata, file, config))
         try:
-            programs = read_programs(file, arch, config, dtype)
+            programs = read_programs(quantized(file, arch, config, quantize), arch, config, dtype)
         finally:
             making.wait()  # it reads from the file
         file.check()  # what was copied is from one and the same file
@@ -137,6 +138,20 @@ def read_config(file: ModelFile, metadata: Metadata, arch: Architecture[Any]) ->
     check_factors(file, MOST_CHANNELS)
     config: Config = arch.config(metadata, embedding.shape[0], factors_of(file))
     return config
+
+
+def quantized(file: ModelFile, arch: Architecture[Any], config: Config, mix: str) -> ModelFile:
+    """The same with its matrices in fewer bits, where that is asked for."""
+    if not mix:
+        return file
+    if arch.head is None:
+        raise SettingError(
+            "quantize", "a model that generates", mix, hint='encoders take dtype="int8"'
+        )
+    made: ModelFile = lazy.module("tetrad.models.folder.quantize").QuantizedFile(
+        file, mix, config.layers
+    )
+    return made
 
 
 def read_programs(file: ModelFile, arch: Architecture[Any], config: Config, dtype: str) -> Programs:

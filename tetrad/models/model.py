@@ -74,6 +74,7 @@ def load(
     patience: float = math.inf,
     overrides: Mapping[str, object] | None = None,
     dtype: str = "",
+    quantize: str = "",
 ) -> Model:
     """A model from a GGUF file, or from a Hugging Face folder (config.json, model.safetensors or
     its shards, tokenizer.json). `context` 0 is what the model was trained for; `slots` sequences
@@ -85,10 +86,13 @@ def load(
     With `dtype` "bf16" or "int8" an encoder computes its products in these types, quicker and less
     exactly; docs/models.md says how much.
 
+    With `quantize` ("q4_k_m", "q5_k_m", "q6_k", "q8_0") the matrices of a model in floats are
+    packed in fewer bits while it is loaded, in the mixes that llama.cpp has under these names.
+
     With `patience`, evaluating a long prompt lets others have their turn, and looks whether it was
     cancelled, about so often (in seconds).
     """
-    parts = load_parts(path, context=context, overrides=overrides, dtype=dtype)
+    parts = load_parts(path, context=context, overrides=overrides, dtype=dtype, quantize=quantize)
     model = Model(parts, context=context, slots=slots, kv=kv, patience=patience)
     model.recipe = partial(
         load,
@@ -99,6 +103,7 @@ def load(
         patience=patience,
         overrides=overrides,
         dtype=dtype,
+        quantize=quantize,
     )
     return model
 
@@ -415,10 +420,15 @@ class Model:
     def text_tokens(self, text: Prompt, truncate: bool) -> list[int]:
         """The tokens of a text to embed; a long one is cut where that is asked for, and keeps the
         tokens behind it that the model expects."""
-        if not truncate or not isinstance(text, str):
+        if not isinstance(text, str):
             return self.prompt_tokens(text)
         tokens, most = self.tokenizer.encode(text), self.longest_text
-        if len(tokens) <= most:
+        if not truncate and len(tokens) > self.context:
+            raise ContextError(
+                "a text is too long", tokens=len(tokens), context=self.context,
+                hint="truncate=True cuts texts",
+            )  # fmt: skip
+        if not truncate or len(tokens) <= most:
             return self.prompt_tokens(tokens or text)
         bare = self.tokenizer.encode(text, add_special=False)
         around = len(tokens) - len(bare)

@@ -383,6 +383,9 @@ def _along(values: Any, x: Array, axis: Axis) -> Any:
     if not array.ndim or array.ndim > len(axes):
         return array
     sizes = dict(zip(axes[-array.ndim :], array.shape, strict=True))
+    if any(n != 1 and isinstance(n, int) and n != x.shape[i] for i, n in sizes.items()):
+        message = f"norm: weight and bias lie along axes {axes} of {x.type}, got {array.type}"
+        fail(ShapeError, message, "axis= says what is normalised")
     return td.reshape(array, tuple(sizes.get(i, 1) for i in range(min(sizes), x.ndim)))
 
 

@@ -18,6 +18,7 @@ from tetrad.core.dtypes import bool_, f32, f64, i32, i64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.nn._packed import Ranges, Sight, ranges_of_lengths, ranges_of_segments
+from tetrad.nn._settings import refuse
 from tetrad.ops.attention import derivatives  # noqa: F401  (attaches the rules)
 from tetrad.ops.attention.dense import CAUSAL, UNBOUNDED, accumulator
 from tetrad.ops.attention.op import attention
@@ -89,7 +90,7 @@ def dot_product_attention(
         *optional,
         layout=layout,
         given=names,
-        scale=1 / math.sqrt(given[0].shape[-1]) if scale is None else float(scale),
+        scale=1 / math.sqrt(max(given[0].shape[-1], 1)) if scale is None else float(scale),
         softcap=float(softcap),
         causal=sight.causal,
         before=UNBOUNDED if sight.before is None else sight.before,
@@ -223,4 +224,6 @@ def _window(size: int | tuple[int, int] | None) -> tuple[int | None, int | None]
     if size is None:
         return None, None
     before, after = size if isinstance(size, tuple) else (size, size)
+    if min(before, after) < 0:
+        refuse(NAME, "local_window_size", "numbers of at least 0", size, "None hides nothing")
     return int(before), int(after)

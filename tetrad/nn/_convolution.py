@@ -16,6 +16,7 @@ from tetrad.core.errors import DtypeError, SettingError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import product as total
 from tetrad.core.source import user_source
+from tetrad.nn._settings import is_whole, listed
 from tetrad.ops.conv.geometry import weight_shape
 from tetrad.ops.conv.op import conv
 from tetrad.ops.rules import FLOATS
@@ -220,14 +221,14 @@ class Convolution:
     def numbers(self, what: str, given: Setting, least: int, count: int = 0) -> Ints:
         """One for each axis."""
         count = count or self.axes
-        listed = [given] if isinstance(given, int) else list(given)
-        if any(isinstance(n, bool) or not isinstance(n, int) for n in listed):
-            self.refuse(what, "a number or a list of them", given)
-        if len(listed) not in (1, count):
+        entries = listed(given)
+        if not all(is_whole(n) for n in entries):
+            self.refuse(what, "a whole number or a list of them", given)
+        if len(entries) not in (1, count):
             self.refuse(what, f"1 entry or {count}, one for each axis", given)
-        if any(n < least for n in listed):
+        if any(n < least for n in entries):
             self.refuse(what, f"numbers of at least {least}", given)
-        return tuple(listed) * (count if len(listed) == 1 else 1)
+        return tuple(entries) * (count if len(entries) == 1 else 1)
 
     def refuse(self, what: str, expected: str, got: object) -> NoReturn:
         refuse(f"{self.name}: {what}", expected, got)
@@ -253,11 +254,11 @@ class Convolution:
         """Zeros before and after, along each axis."""
         if isinstance(given, str):
             return self.named_widths(sizes, taps, given.upper(), holes)
-        listed = [given] if isinstance(given, int) else list(given)
-        if len(listed) not in (1, self.axes):
+        entries = listed(given)
+        if len(entries) not in (1, self.axes):
             self.refuse("padding", f"1 entry or {self.axes}, one for each axis", given)
-        pairs = [(n, n) if isinstance(n, int) else tuple(n) for n in listed]
-        if any(len(p) != 2 or not all(isinstance(n, int) for n in p) for p in pairs):
+        pairs = [(n, n) if is_whole(n) else tuple(listed(n)) for n in entries]
+        if any(len(p) != 2 or not all(is_whole(n) for n in p) for p in pairs):
             self.refuse("padding", "for each axis a number or a pair (before, after)", given)
         return tuple(pairs) * (self.axes if len(pairs) == 1 else 1)
 

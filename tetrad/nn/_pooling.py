@@ -21,7 +21,7 @@ from tetrad.arrays.creation import positions
 from tetrad.core.dtypes import DType, f32
 from tetrad.core.errors import ShapeError
 from tetrad.nn import _wide
-from tetrad.nn._settings import check_choice, refuse
+from tetrad.nn._settings import check_choice, is_whole, listed, refuse
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, run
 from tetrad.transforms.custom import custom_jvp
@@ -374,7 +374,8 @@ def _first_largest_jvp(axes: Any, primals: Any, tangents: Any) -> tuple[Array, A
 
 def _of(setting: Setting, rank: int) -> Sequence[int]:
     """One for each axis, so that the rank is known."""
-    return [setting] * rank if isinstance(setting, int) else setting
+    entries = listed(setting)
+    return entries * rank if len(entries) == 1 else entries
 
 
 def _check_rank(name: str, x: Any, rank: int) -> None:
@@ -396,8 +397,8 @@ def _spatial(
     count = max(x.ndim - 2, 1)
     if layout is not None:
         count = len(layout) - 2
-    elif not isinstance(setting, int) and len(setting) > 1:
-        count = len(setting)
+    elif (given := len(listed(setting))) > 1:
+        count = given
     if x.ndim not in (count + 1, count + 2):
         fail(ShapeError, f"{name}: windows move along {count} axes of {x.type} beside the channels")
     first = x.ndim - count
@@ -411,10 +412,10 @@ def _spatial(
 
 def _each(name: str, setting: str, given: Any, count: int) -> list[int]:
     """One number for each axis: of one number, or of a list with one or as many."""
-    values = [given] if isinstance(given, int) else list(given)
+    values = listed(given)
     if len(values) not in (1, count):
         refuse(name, setting, f"1 or {count} numbers", given)
-    if any(not isinstance(v, int) or v < 1 for v in values):
+    if any(not is_whole(v) or v < 1 for v in values):
         refuse(name, setting, "positive integers", given)
     return values * count if len(values) == 1 else values
 
@@ -427,9 +428,9 @@ def _padding(
         check_choice(name, "padding", ("SAME", "VALID"), given)
         same = zip(sizes, window, strides, apart, strict=True)
         return [_same(*one) for one in same] if given == "SAME" else [(0, 0)] * count
-    values = [given] if isinstance(given, int) else list(given)
-    pairs = [(v, v) if isinstance(v, int) else tuple(v) for v in values]
-    if len(pairs) not in (1, count) or any(len(p) != 2 or min(p) < 0 for p in pairs):
+    pairs = [(v, v) if is_whole(v) else tuple(listed(v)) for v in listed(given)]
+    fits = all(len(p) == 2 and all(is_whole(n) and n >= 0 for n in p) for p in pairs)
+    if len(pairs) not in (1, count) or not fits:
         refuse(name, "padding", f"1 or {count} numbers or pairs, none negative", given)
     return pairs * count if len(pairs) == 1 else pairs
 

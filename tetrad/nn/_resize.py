@@ -76,7 +76,7 @@ def _targets(x: Array, axes: Sequence[int], size: Any, scale: Any) -> list[tuple
         return [(n, o / n) for n, o in zip(new, old, strict=True)]
     factors = [scale] if isinstance(scale, int | float) else list(scale)
     factors = factors * len(axes) if len(factors) == 1 else factors
-    if len(factors) != len(axes) or any(not f > 0 for f in factors):
+    if len(factors) != len(axes) or any(not 0 < f < math.inf for f in factors):
         refuse("resize", "scale", f"1 or {len(axes)} positive factors", scale)
     found = [(math.floor(o * f), 1 / f) for o, f in zip(old, factors, strict=True)]
     if any(n < 1 for n, _ in found):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
 
 from tetrad.core.errors import SettingError
 from tetrad.core.source import user_source
@@ -17,3 +20,18 @@ def check_choice(function: str, setting: str, choices: tuple[str, ...], got: obj
     if got not in choices:
         *first, last = choices
         refuse(function, setting, f"{', '.join(first)} or {last}", got)
+
+
+def listed(given: Any) -> list[Any]:
+    """The entries of a setting: those of a list, or the one that it is. Whole numbers of NumPy are
+    Python's here.
+
+    >>> listed((1, np.int64(2))), listed(3), listed(1.5)
+    ([1, 2], [3], [1.5])
+    """
+    entries = list(given) if isinstance(given, Sequence | np.ndarray) else [given]
+    return [e.item() if isinstance(e, np.integer) else e for e in entries]
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

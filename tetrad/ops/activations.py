@@ -122,6 +122,8 @@ def _halves(x: Array) -> tuple[Array, Array]:
 @gelu.lower
 def gelu_lower(k: KernelBuilder, x: Val) -> Val:
     """erfc(z + rest) is erfc(z) (1 - 2 z rest) in the tail, and erfc(z) where it is not steep."""
+    if x.dtype is f32:
+        return km.gelu_32(k, x)
     far, high = k.const(FAR["gelu"], x.dtype), float(np.asarray(HIGH, x.dtype.np))
     near = k.max(x, -far)
     w = -k.min(near, far)

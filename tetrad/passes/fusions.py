@@ -145,7 +145,8 @@ def residual_norm(node: Node, users: Uses) -> Place | None:
     if total.op is not add or any(x.op is expand for x in total.inputs):
         return None
     if is_epilogue_work(total):  # the product's kernel adds the residual
-        seam = next(i for i in total.inputs if holds(i.op.epilogue, i) or is_epilogue_work(i))
+        sources = [i for i in total.inputs if holds(i.op.epilogue, i) or is_epilogue_work(i)]
+        seam = min(sources, key=lambda i: len(users[i]))  # a residual has other readers
         return Place("residual_norm", node, (seam,), frozenset({total}))
     return Place("residual_norm", node, (total,), frozenset(inside))
 

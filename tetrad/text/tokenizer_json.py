@@ -17,7 +17,7 @@ import tokenizers
 
 from tetrad.core.errors import FileFormatError, TextError
 from tetrad.core.record import record, replace
-from tetrad.formats.json_file import read_object
+from tetrad.formats.json_file import check_file, read_object
 from tetrad.formats.strings import Strings
 from tetrad.text.lookup import StringTable, spans_of
 from tetrad.text.sentencepiece import SPACE, byte_of
@@ -141,8 +141,7 @@ def read_library(path: str) -> Any:
     if not os.path.exists(path):
         hint = "save it with the tokenizers library, or convert the model to GGUF"
         raise FileFormatError(f"there is no {FILE}", file=os.path.dirname(path), hint=hint)
-    if (size := os.path.getsize(path)) > MOST_BYTES:
-        raise FileFormatError(f"{size} bytes, at most {MOST_BYTES} are accepted", file=path)
+    check_file(path, MOST_BYTES)
     try:
         made = tokenizers.Tokenizer.from_file(path)
         made.no_truncation()

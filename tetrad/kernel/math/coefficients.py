@@ -281,3 +281,12 @@ POW_64 = (
 )  # fmt: skip
 THIRD = (1 / 3, 1.850371707708594e-17)
 TWO_OVER_LN2 = (2.8853900817779268, 4.0710547481862066e-17)
+
+# gelu in f32: the tail of the normal distribution is e**(-a*a/2) * t * polynomial(t) with t = 1 /
+# (a + centre), to 1.5e-8 up to the end, beyond which it is 0
+GELU_END_32, GELU_CENTRE_32 = 14.6, 3.75
+GELU_32 = (
+    0.3990012027546677, 1.491002234449284, 5.395299197244782, 12.76597554925792,
+    94.40409507138956, -278.15893353759395, 2102.83357854499, -5415.787673738813,
+    4439.541239467694,
+)  # fmt: skip

@@ -409,6 +409,20 @@ def erfc(k: KernelBuilder, x: Val) -> Val:
     return k.select(a < 0.65, 1.0 - _erf_near(k, fmt, x), k.select(x < 0.0, 2.0 - far, far))
 
 
+def gelu_32(k: KernelBuilder, x: Val) -> Val:
+    """x times the normal distribution function. Its tail is e**(-a*a/2) * t * polynomial(t) with a
+    = |x| and t = 1 / (a + centre), to a few units everywhere: one quotient, no cases."""
+    a = at_most(k, k.abs(x), c.GELU_END_32)
+    half = a * 0.5
+    square = half * a
+    scale = F32.bias // 2
+    q, power = _exp_parts(k, F32, -square, scale, rest=k.fma(-half, a, square))
+    t = 1.0 / (a + c.GELU_CENTRE_32)
+    tail = polynomial(k, t, c.GELU_32) * t * k.fma(q, power, power)
+    near = at_least(k, x, -c.GELU_END_32)
+    return k.select(x < 0.0, near * tail * 2.0**-scale, near * k.fma(tail, -(2.0**-scale), 1.0))
+
+
 def _erf_near(k: KernelBuilder, fmt: FloatFormat, x: Val) -> Val:
     """erf(x) for |x| < 0.65."""
     return k.fma(x, polynomial(k, x * x, fmt.erf), x)

@@ -11,7 +11,7 @@ import os
 from typing import Any
 
 from tetrad.core.errors import FileFormatError, UnsupportedError
-from tetrad.formats.json_file import parsed, read_object
+from tetrad.formats.json_file import check_file, parsed, read_object
 from tetrad.models.config import MOST_CONTEXT
 from tetrad.models.folder.settings import FolderSettings
 
@@ -58,6 +58,7 @@ def module_keys(path: str) -> dict[str, object]:
 
 def modules_of(path: str) -> list[tuple[str, str]]:
     """Kinds and folders of the modules."""
+    check_file(path, MOST_BYTES)
     with open(path, "rb") as opened:
         found = parsed(opened.read(MOST_BYTES), path)
     if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):

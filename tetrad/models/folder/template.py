@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from tetrad.core.errors import FileFormatError
-from tetrad.formats.json_file import read_object
+from tetrad.formats.json_file import check_file, read_object
 
 TEMPLATE_FILE, MOST_TEMPLATE = "chat_template.jinja", 1 << 20
 
@@ -34,10 +34,9 @@ def template_keys(folder: str) -> dict[str, str]:
 
 
 def read_template(path: str) -> str:
+    check_file(path, MOST_TEMPLATE)
     with open(path, "rb") as opened:
-        data = opened.read(MOST_TEMPLATE + 1)
-    if len(data) > MOST_TEMPLATE:
-        raise FileFormatError(f"more than {MOST_TEMPLATE} bytes of template", file=path)
+        data = opened.read(MOST_TEMPLATE)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
