@@ -139,6 +139,7 @@ i4 = DType("int4", "int4", "q", 4, storage_only=True, block=2, block_bytes=1)
 # negative zero.
 FLOAT8_NAMES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 FLOAT8 = tuple(DType(name, name, "q", 8, storage_only=True, block_bytes=1) for name in FLOAT8_NAMES)
+float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz = FLOAT8
 index = DType("index", "index", "x", 64)  # addresses and loop counters: 64 bits, must not wrap
 
 DTYPES = (f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_, index, c64, c128)

@@ -207,12 +207,13 @@ def assign_slots(
     operand lies."""
     slots: dict[Node, Slot] = {}
     results = set(graph.outputs)  # each has memory of its own shape
+    alone = {g.root for g in groups if g.members == (g.root,)}
     for i, node in enumerate(graph.inputs):
         slots[node] = input_slot(i, node.type)
     for i, node in enumerate(map(home, graph.outputs)):
         if node not in slots and node.op is not constant:
             slots[node] = output_slot(i, node.type)
-            free = (n for n in written_as(node, kept, slots) if n not in results)
+            free = (n for n in written_as(node, kept, slots, alone) if n not in results)
             slots.update((below, slots[node]) for below in free)
     for node in graph.nodes():
         if node.op is constant and node not in slots:
@@ -241,11 +242,13 @@ def is_view(group: Group, slots: Mapping[Node, Slot], kept: Container[Node]) -> 
     return source.op.leaf or source in kept
 
 
-def written_as(node: Node, kept: Container[Node], slots: Mapping[Node, Slot]) -> Iterator[Node]:
+def written_as(
+    node: Node, kept: Container[Node], slots: Mapping[Node, Slot], alone: Container[Node]
+) -> Iterator[Node]:
     """What a result is a reshape of, if it may be written to the result's memory: it has memory, of
-    its own."""
-    while node.op.view and (node := node.inputs[0]) in kept and node not in slots:
-        if home(node) is not node:
+    its own, and no kernel writes the reshape beside other results."""
+    while node.op.view and node in alone and (node := node.inputs[0]) in kept:
+        if node in slots or home(node) is not node:
             return
         yield node
 

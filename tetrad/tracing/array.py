@@ -217,7 +217,7 @@ class Array(Operators):
         copy: bool | None = None,
     ) -> Any:
         """Read-only where the consumer knows that flag (from DLPack 1.0 on), else a copy."""
-        if self.dtype.is_quantized:
+        if self.dtype.is_quantized and not self.dtype.is_nibble:  # those are bytes to NumPy
             message = f"__dlpack__: {self.type} has no type of DLPack's"
             fail(DtypeError, message, "convert with astype, or hand over np.asarray(x)")
         if max_version is not None and tuple(max_version) >= (1, 0):
