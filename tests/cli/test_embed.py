@@ -38,6 +38,11 @@ def test_how_vectors_are_made(invoke: Invoke, tiny_file: Path) -> None:
     assert made["object"] == "list" and [entry["index"] for entry in made["data"]] == [0, 1]
 
 
+def test_a_target_that_cannot_be(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    there = tmp_path / "absent" / "x.npy"
+    assert "there is no folder" in invoke("embed", tiny_file, "Hi", "-o", there, code=2).output
+
+
 def test_no_text(invoke: Invoke, tiny_file: Path) -> None:
     assert "there is no text in stdin" in invoke("embed", tiny_file, input="\n \n", code=2).output
 

@@ -134,6 +134,8 @@ def check_target(target: Path | None) -> None:
         raise click.UsageError(
             f"-o {target}: expected a name that ends with {' or '.join(WRITERS)}"
         )
+    if target is not None and not target.parent.is_dir():
+        raise click.UsageError(f"-o {target}: there is no folder {target.parent}")
 
 
 def asked_norm(given: dict[str, Any]) -> bool | None:
