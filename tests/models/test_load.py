@@ -267,7 +267,7 @@ def is_mapped(weight: Array) -> bool:
 
 
 def test_unknown_architecture(tmp_path: Path) -> None:
-    known = "bert, gemma2, gemma3, llama, nomic-bert, phi3, qwen2, qwen3"
+    known = "bert, distilbert, gemma2, gemma3, llama, modernbert, mpnet, nomic-bert, phi3, qwen2"
     with pytest.raises(UnsupportedError, match=rf"'mamba' is not known\n.*{known}"):
         load_changed(tmp_path, keys={"general.architecture": "mamba"})
     with pytest.raises(UnsupportedError, match="None is not known"):

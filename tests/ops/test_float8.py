@@ -1,5 +1,6 @@
 """Floats of eight bits: conversion both ways, eager and compiled, against ml_dtypes; they are moved
-as bytes, never computed with."""
+as bytes, never computed with. The ops are
+`unpack_float8` and `pack_float8`, with bit operations between."""
 
 from __future__ import annotations
 

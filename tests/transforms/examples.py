@@ -184,6 +184,8 @@ ALONE: dict[str, Callable[[Rng, Array], Array]] = {
     "reduce_prod": between(0.8, 1.2),
 }
 TOGETHER: dict[str, Callable[..., tuple[Array, ...]]] = {
+    # tables that turn each other around
+    "resample": lambda rng, x, *tables: (away_from_zero(rng, np.asarray(x)), *tables),
     "remainder": quotients_between_steps,
     "floor_divide": quotients_between_steps,
     "minimum": never_equal,

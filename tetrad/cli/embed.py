@@ -170,12 +170,12 @@ def loss(exact: Model, texts: list[str], found: np.ndarray, dtype: str, how: dic
 
 def write_vectors(target: Path, vectors: np.ndarray) -> None:
     """A file of vectors, all or nothing."""
-    with replaced(str(target), "vectors") as out:
+    with replaced(str(target), "vectors") as file:
         if target.suffix == ".npy":
-            np.lib.format.write_array(out, vectors, allow_pickle=False)
+            np.lib.format.write_array(file, vectors, allow_pickle=False)
             return
         for vector in vectors:
-            out.write(json.dumps(vector.tolist()).encode() + b"\n")
+            file.write(json.dumps(vector.tolist()).encode() + b"\n")
 
 
 def print_vectors(vectors: np.ndarray, output: str) -> None:

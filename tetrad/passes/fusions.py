@@ -95,15 +95,21 @@ def bias_activation(node: Node, users: Uses) -> Place | None:
     """product -> elementwise -> elementwise ..."""
     if not holds(node.op.epilogue, node):
         return None
-    chain = [node]
-    while len(users[chain[-1]]) == 1 or chain == [node]:
-        step = next((u for u in users[chain[-1]] if is_work_on(u, node)), None)
-        if step is None:
-            break
+    step = next((u for u in users[node] if is_work_on(u, node)), None)
+    chain, inside = [node], set[Node]()
+    while step is not None:
+        inside.update((step, *users[chain[-1]]) if len(chain) > 1 else (step,))
         chain.append(step)
+        step = next((u for u in users[step] if is_work_on(u, node) and joins(u, step, users)), None)
     if len(chain) == 1:
         return None
-    return Place("bias_activation", chain[-1], tuple(chain[:-1]), frozenset(chain[1:]))
+    return Place("bias_activation", chain[-1], tuple(chain[:-1]), frozenset(inside))
+
+
+def joins(node: Node, operand: Node, users: Uses) -> bool:
+    """Do all that read the operand end in this node? The condition and a side of a `where` do."""
+    others = (u for u in users[operand] if u is not node)
+    return all(u in node.inputs and users[u] == [node] for u in others)
 
 
 def is_work_on(node: Node, product: Node) -> bool:
