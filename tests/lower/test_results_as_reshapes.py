@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -34,7 +36,7 @@ WANTED = {
 
 
 @pytest.mark.parametrize("made", WANTED, ids=lambda f: f.__name__)
-def test_every_result_is_written_in_its_own_shape(made) -> None:  # type: ignore[no-untyped-def]
+def test_every_result_is_written_in_its_own_shape(made: Callable[[Node], list[Node]]) -> None:
     x = make_parameter(ArrayType(f32, X.shape), 0)
     compiled = compile_graph(make_graph("f", [x], made(x)))
     for found in (run_on_evaluator(compiled, [X]), run(compiled, [X])):
