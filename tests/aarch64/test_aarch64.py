@@ -13,6 +13,7 @@ from tests.aarch64 import machine
 from tests.aarch64.__main__ import same, start
 from tests.aarch64.bits import digest, examples, line
 from tests.aarch64.machine import MachineError, Source, sources_of_line, sources_of_stanza
+from tests.aarch64.plugin import FEW, choose
 
 STANZA = """Types: deb deb-src
 # a comment
@@ -120,3 +121,13 @@ def test_a_part_sees_no_flags_but_those_it_is_given(
     assert (
         tmp_path / "said"
     ).read_text() == "{'TETRAD_CACHE_DIR': 'off', 'TETRAD_TARGET': 'host'}\n"
+
+
+def test_every_test_keeps_a_share_of_its_cases() -> None:
+    cases = [f"tests/a.py::many[{i}]" for i in range(100)]
+    few = [f"tests/a.py::some[{i}]" for i in range(FEW)] + ["tests/b.py::one"]
+    chosen = choose(cases + few, share=4)
+    assert chosen.issuperset(few) and len(chosen.intersection(cases)) == 25
+    assert chosen == choose([*reversed(few), *reversed(cases)], share=4)
+    assert len(choose(cases[:5], share=4)) == FEW
+    assert choose(cases + few, share=1) == {*cases, *few}

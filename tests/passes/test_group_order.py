@@ -10,6 +10,7 @@ from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.lower.lower import Lowerer
 from tetrad.passes.fuse import fuse
 from tetrad.schedule.nodes import Schedule
+from tetrad.schedule.outputs import donations
 from tetrad.schedule.plan import lifetimes, plan
 
 LAYERS, ROWS, WIDTH = 8, 512, 64
@@ -63,3 +64,40 @@ def test_every_group_comes_after_those_it_reads() -> None:
             group.members
         )
         seen.update(group.outputs)
+
+
+def update_step(params: Any, state: Any, x: td.Array) -> Any:
+    optimiser = td.optim.adam(1e-3)
+    found = td.grad(lambda p: loss(p[0], p[1], x))(params)
+    updates, state = optimiser.update(found, state, params)
+    return td.optim.apply_updates(params, updates), state
+
+
+def update_schedule() -> tuple[Schedule, int]:
+    """The schedule of a step of Adam, and how many arrays it is given to change."""
+    weights, biases = [td.Spec((WIDTH, WIDTH))] * LAYERS, [td.Spec((WIDTH,))] * LAYERS
+    params = (weights, biases)
+    state = td.optim.adam(1e-3).init(td.tree.map(lambda s: td.zeros(s.shape), params))
+    given = td.tree.leaves((params, state))
+    return lowered(update_step, params, state, td.Spec((ROWS, WIDTH))), len(given)
+
+
+def test_an_update_comes_right_after_its_gradient() -> None:
+    """Though all updates wait for numbers that the step counts: no two gradients of weights are
+    held at once."""
+    schedule, _ = update_schedule()
+    size = 4 * WIDTH * WIDTH
+    made: dict[Any, int] = {}
+    spans = []
+    for i, step in enumerate(schedule.steps):
+        for slot in step.reads:
+            if slot in made:
+                spans.append(i - made.pop(slot))
+        made |= {s: i for s in step.writes if s.kind == "temp" and s.type.nbytes == size}
+    assert len(spans) == LAYERS and max(spans) <= 3
+
+
+def test_an_update_waits_until_its_weights_have_been_read() -> None:
+    """So that results may live where the weights and moments were, every one of them."""
+    schedule, given = update_schedule()
+    assert len(donations(schedule, tuple(range(given)))) == given

@@ -35,12 +35,12 @@ def lower_map(group: Group, inputs: list[Node], memory: Memory) -> Launch:
     frame.reads(inputs)
     outputs = [(node, frame.output(memory.slots[node])) for node in group.outputs]
     shape = group.root.type.shape
-    flat = is_flat(group, set(inputs)) or not shape
+    elsewhere = read_elsewhere(group, set(inputs))
     frame.is_light = sum(map(weight, nodes)) <= LIGHT
-    groups = (walk_flat if flat else walk_rows)(
+    groups = (walk_rows if elsewhere and shape else walk_flat)(
         frame, shape, lambda at: store_all(frame, outputs, at)
     )
-    pairs = inplace_pairs(group, inputs, memory) if is_flat(group, set(inputs)) else ()
+    pairs = inplace_pairs(group, [i for i in inputs if i not in elsewhere], memory)
     partly = hardly_read(group, inputs, memory).intersection(frame.slots)
     return frame.finish(groups, group, inplace=pairs, partly=partly, flops=operations(nodes))
 
@@ -169,27 +169,28 @@ def parts_of(frame: Frame, node: Node, at: At) -> tuple[Val, ...]:
     return (frame.reading.read(node, at),)
 
 
-def is_flat(group: Group, inputs: set[Node]) -> bool:
-    """Is every array read at the flat position that is written?"""
-    stack, seen = list(group.outputs), set(group.outputs)
+def read_elsewhere(group: Group, inputs: set[Node]) -> set[Node]:
+    """What is read, or computed on the spot, at other places than the flat position written."""
+    elsewhere: set[Node] = set()
+    stack, seen = [(node, False) for node in group.outputs], set(group.outputs)
     while stack:
-        node = stack.pop()
+        node, is_moved = stack.pop()
+        is_moved = is_moved or (node.op.kind != "elementwise" and not node.op.view)
         for operand in node.inputs:
-            if splat_value(operand) is not None or operand in seen:
+            known = elsewhere if is_moved else seen
+            if operand in known or splat_value(operand) is not None:
                 continue
-            if node.op.kind != "elementwise" and not node.op.view:
-                return False
-            seen.add(operand)
+            known.add(operand)
             if operand not in inputs and not operand.op.leaf:
-                stack.append(operand)
-    return True
+                stack.append((operand, is_moved))
+    return elsewhere
 
 
 def inplace_pairs(
     group: Group, inputs: list[Node], memory: Memory
 ) -> tuple[tuple[Slot, Slot], ...]:
-    """A flat map reads each element before it writes it: an output may take over an input of the
-    same size."""
+    """A map reads these inputs where it writes, and each element before it writes it: an output may
+    take over one of the same size."""
     pairs = []
     for output in group.outputs:
         for node in inputs:

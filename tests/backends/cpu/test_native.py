@@ -9,10 +9,11 @@ import pytest
 from tests.backends.cpu.kernels import aligned, kernel
 from tetrad.backends.cpu import pool
 from tetrad.backends.cpu.isa import LEVELS, host_target
-from tetrad.backends.cpu.llvm import compile_object, load_object
+from tetrad.backends.cpu.llvm import assembly, compile_object, load_object
 from tetrad.backends.cpu.native import CONTEXT, SYMBOLS
 from tetrad.backends.cpu.native.text import native_text
 from tetrad.backends.cpu.table import LoopEntry, Table, Word
+from tetrad.backends.llvm.target import Target
 from tetrad.core.errors import BackendError
 from tetrad.core.record import replace
 
@@ -24,6 +25,20 @@ pytestmark = pytest.mark.timeout(60, method="thread")
 @pytest.mark.parametrize("futex", [True, False])
 def test_the_text_compiles_for_every_level(target: object, futex: bool) -> None:
     assert compile_object(native_text(target, futex), target)  # type: ignore[arg-type]
+
+
+COUNTERS = {"x86_64": "rdtsc", "aarch64": "cntvct"}
+
+
+@pytest.mark.parametrize("target", LEVELS.values(), ids=lambda target: target.name)
+def test_time_comes_from_the_counter_of_the_processor(target: Target) -> None:
+    """LLVM makes a constant 0 of a counter that it does not know: workers would never sleep."""
+    made = assembly(native_text(target), target).lower()
+    assert COUNTERS[target.triple.partition("-")[0]] in made
+
+
+def test_ticks_pass_as_the_loop_counts_its_patience() -> None:
+    assert 0.9 < pool.ticks_per_ns() < 6
 
 
 def test_another_machine_is_refused() -> None:

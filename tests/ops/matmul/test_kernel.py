@@ -17,8 +17,10 @@ from tetrad.backends.llvm.target import Target
 from tetrad.compiler import driver
 from tetrad.compiler.pipeline import lower_graph, optimise
 from tetrad.core.dtypes import f32
+from tetrad.core.record import replace
 from tetrad.kernel.math.fma import fma
 from tetrad.lower.lower import Lowerer
+from tetrad.ops.matmul import plan
 from tetrad.ops.matmul.plan import COLUMNS, ROWS, MatmulSize, choose_blocks, choose_tile
 from tetrad.schedule.evaluate import evaluate as evaluate_schedule
 from tetrad.schedule.nodes import programs_of
@@ -150,6 +152,27 @@ def test_a_size_known_late_is_split_the_same_way() -> None:
         a, b = random(dims["m"], dims["k"]), random(dims["k"], dims["n"], seed=1)
         (got,) = run(made, [a, b], dims, threads=2)
         assert difference(got, in_order(a, b)) is None
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 16])
+def test_every_block_has_a_thread(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of rows that threads do not share evenly, known early and late; each is computed
+    once."""
+    monkeypatch.setattr(plan, "choose_blocks", lambda *_: (16, 64))
+    machine = replace(current_target().machine, parallel_groups=threads)
+    m, a, b = td.Dim("m", max=256), random(70, 5), random(5, 150, seed=1)
+    for rows in (70, m):
+        graph = td.trace(lambda a, b: a @ b)(td.Spec((rows, 5)), td.Spec((5, 150)))
+        schedule = lower_graph(graph, Lowerer(machine))
+        (got,) = evaluate_schedule(schedule, [a, b], {"m": 70} if rows is m else {})
+        assert difference(got, in_order(a, b)) is None
+
+
+def test_a_thread_writes_rows_of_its_own_where_that_costs_little() -> None:
+    """A weight's gradient, which an update by rows follows; not few rows, for which all columns
+    would be copied twice."""
+    assert choose_blocks(MatmulSize((), 1024, 1024, 256), 8, 2, True)[0] == 512
+    assert choose_blocks(MatmulSize((), 256, 1024, 1024), 8, 2, True)[0] == 256
 
 
 def test_what_an_epilogue_reads_is_fetched_ahead() -> None:

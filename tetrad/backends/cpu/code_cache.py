@@ -22,7 +22,7 @@ from tetrad.backends.cpu.cache import ObjectCache, cache_key
 from tetrad.backends.cpu.isa import host, processor_identity
 from tetrad.backends.cpu.llvm import Library, load_object
 from tetrad.core.flags import code_key
-from tetrad.core.jobs import JOBS, Job
+from tetrad.core.jobs import JOBS, BackgroundJob
 from tetrad.core.limits import available_threads
 from tetrad.core.locks import process_lock
 
@@ -143,7 +143,7 @@ def load_runtime() -> None:
 
 
 @cache
-def loading_runtime() -> Job:
+def loading_runtime() -> BackgroundJob:
     """The native schedule loop, loaded (at first: compiled) beside the Python work of the first
     compilation."""
     return JOBS.submit(load_runtime)

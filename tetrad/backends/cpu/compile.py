@@ -21,7 +21,7 @@ from tetrad.backends.llvm.target import Target
 from tetrad.core import show
 from tetrad.core.errors import BackendError
 from tetrad.core.flags import code_key, flag_words
-from tetrad.core.jobs import JOBS, Job
+from tetrad.core.jobs import JOBS, BackgroundJob
 from tetrad.kernel.nodes import Program
 from tetrad.kernel.text import fingerprint
 
@@ -32,7 +32,7 @@ class Kernels:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
         self.compiled = 0  # modules that went through LLVM; a new size of a Dim must not raise it
-        self.begun: dict[str, Job] = {}
+        self.begun: dict[str, BackgroundJob] = {}
 
     def begin(self, program: Program, target: Target) -> None:
         """Start to compile a program that will be loaded later, if it is new; the caller goes
@@ -72,7 +72,9 @@ class Kernels:
             if symbol not in self.objects.addresses
         }
 
-    def job(self, symbol: str, program: Program, target: Target, check: str) -> Job | None:
+    def job(
+        self, symbol: str, program: Program, target: Target, check: str
+    ) -> BackgroundJob | None:
         """Whoever makes the code of a symbol, or has made it for this load; None if the process had
         it."""
         with self.objects.lock:

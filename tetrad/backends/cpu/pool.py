@@ -392,6 +392,14 @@ def wanted_threads(pool: Pool, table: Table, threads: int | None) -> int:
     return threads
 
 
+def use_threads(threads: int) -> None:
+    """So many compute from now on, in the whole process; a pool that is made later reads the
+    flag."""
+    os.environ["TETRAD_THREADS"] = str(threads)
+    if state.pool is not None:
+        state.pool.limit = threads
+
+
 def hook_of(table: Table) -> int:
     """Handlers run where the signal comes, unless that may be inside another library, which holds
     locks of its own, or in Python, which runs them itself."""

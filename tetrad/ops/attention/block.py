@@ -1,4 +1,4 @@
-"""Lowering, attention in a block: what a token sees, how a cache is read, and a tile of rows
+"""Kernels, attention in a block: what a token sees, how a cache is read, and a tile of rows
 against 256 keys.
 
 Rows of a tile are query heads that share a kv head, of one token or of neighbouring tokens of one

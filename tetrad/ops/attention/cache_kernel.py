@@ -1,4 +1,4 @@
-"""Lowering, the KV cache: rows of new tokens written into a cache where it lies, as they are or in
+"""Kernels, the KV cache: rows of new tokens written into a cache where it lies, as they are or in
 8 bits."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lowering, attention over arrays: a block of query rows of a kv head through the key blocks it
+"""Kernels, attention over arrays: a block of query rows of a kv head through the key blocks it
 sees.
 
 Keys and values are packed first (`ops.attention.packing`), in a launch of their own where a kv head

@@ -1,4 +1,4 @@
-"""Lowering, the gradient of attention over arrays: a workgroup takes a kv head of a batch through
+"""Kernels, the gradient of attention over arrays: a workgroup takes a kv head of a batch through
 all pairs of key blocks and row blocks that see each other.
 
 Of each pair it computes the weights again, and the slopes of the scores, a register tile of rows at

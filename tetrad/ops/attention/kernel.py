@@ -1,4 +1,4 @@
-"""Lowering, attention: queries against a key-value cache, in key blocks of 256 that are merged in
+"""Kernels, attention: queries against a key-value cache, in key blocks of 256 that are merged in
 order.
 
 Two schedules give the same bits: `WholeTile` takes a tile of rows through all the blocks it sees;

@@ -1,4 +1,4 @@
-"""Lowering, attention over arrays: keys and values of a kv head copied once into the orders in
+"""Kernels, attention over arrays: keys and values of a kv head copied once into the orders in
 which tiles read them.
 
 Columns lie as [S/16, channels, 16] (a lane is a key), rows as [S, channels] (a lane is a channel),

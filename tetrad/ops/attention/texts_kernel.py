@@ -1,4 +1,4 @@
-"""Lowering, attention inside texts: a workgroup takes one head of one text.
+"""Kernels, attention inside texts: a workgroup takes one head of one text.
 
 It copies keys and values block by block into scratch, and takes the rows of the text through them
 some hundred at a time, a register tile of rows after the other. Blocks, tiles and merging are those

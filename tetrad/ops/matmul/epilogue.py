@@ -1,5 +1,8 @@
-"""Kernels, products: what every matmul kernel shares. Operand indices, accumulation, the
-epilogue."""
+"""Kernels, products: what every matmul kernel shares.
+
+Receives nodes and indices of a product; returns where an operand is read, the type and the step of
+a sum, and the stores of the result with the elementwise work on it (the epilogue).
+"""
 
 from __future__ import annotations
 

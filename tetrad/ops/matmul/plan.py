@@ -29,6 +29,9 @@ SHARE = 4  # parts of an axis for each thread, at most
 # What a step of k costs beside its multiplications, in multiplications: to copy an element of a
 # column, or of a row; of a whole workgroup, that another thread begins it late, and that it begins.
 COPIED_COLUMN, COPIED_ROW, DELAY, BEGIN = 30, 14, 0.03, 1 << 15
+# The same for an element of a row whose other part another thread writes: what comes after, such as
+# an optimiser's update, mostly goes by rows, and has to fetch it from there.
+ACROSS = 16
 STAGING_COLUMNS = 64
 # bytes of the nearest cache with places of their own, and how many rows of a tile may share each
 PLACES, SHARING = 4 << 10, 4
@@ -284,7 +287,9 @@ def choose_blocks(size: MatmulSize, tile: int, threads: int, is_staged: bool) ->
         high, wide = block
         rounds = -(-batch * -(-m // high) * -(-n // wide) // threads)
         copies = COPIED_COLUMN * wide + (COPIED_ROW * high if is_staged else 0)
-        return (rounds + (DELAY if threads > 1 else 0)) * ((high * wide + copies) * k + BEGIN)
+        across = ACROSS * high * wide if batch * -(-m // high) < threads else 0
+        spent = (high * wide + copies) * k + across + BEGIN
+        return (rounds + (DELAY if threads > 1 else 0)) * spent
 
     heights = {rounded(-(-m // parts), tile) for parts in shares(m, ROWS, FEW_ROWS, threads)}
     widths = {

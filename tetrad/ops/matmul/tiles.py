@@ -125,12 +125,25 @@ class Matmul:
         grid: Shape = (product(size.batch), columns, rows)
         position = Space(self.k, self.sizes, grid, self.k.group_id())
         self.batch = Space(self.k, self.sizes, size.batch, position.span(0, 1)).axes()
-        self.n0 = position.span(1, 2) * self.columns
+        column, row = position.span(1, 2), position.span(2, 3)
+        if columns != 1 and rows != 1:
+            column, row = self.by_threads(position.span(1, 3), columns, rows)
+        self.n0 = column * self.columns
         self.here = self.k.min(self.sizes.val(size.n) - self.n0, self.columns)
-        self.split_rows(position.span(2, 3), rows)
+        self.split_rows(row, rows)
         self.walk_blocks()
         flops = product((*size.batch, size.m, size.n, size.k)) * 2
         return self.frame.finish(product(grid), self.group, flops=flops)
+
+    def by_threads(self, group: Val, columns: Size, rows: Size) -> tuple[Val, Val]:
+        """Block of columns and block of rows of a workgroup, rows first. Each thread, which takes
+        workgroups that follow each other, has rows of its own, as it has in most other kernels:
+        what another one wrote is farther away."""
+        k, share = self.k, self.sizes.val(ceil_div(rows, self.frame.memory.machine.parallel_groups))
+        before = group // (self.sizes.val(columns) * share) * share
+        high = k.min(share, self.sizes.val(rows) - before)
+        rest = group - self.sizes.val(columns) * before
+        return rest // high, before + rest % high
 
     def split_rows(self, block: Val, blocks: Size) -> None:
         """Whole tiles, as evenly as possible."""

@@ -148,18 +148,20 @@ def stub(address: int) -> bytes:
 # -- the native loop -------------------------------------------------------------------------------
 
 # The counter that programs may read runs at a frequency of its own, 24 MHz to 1 GHz: ticks are made
-# of it, three a nanosecond, as the loop's patience is counted. The floating-point control register
-# is 0 for rounding to nearest, with subnormals and without traps.
+# of it, three a nanosecond, as the loop's patience is counted. It is read by its name: LLVM makes a
+# zero of llvm.readsteadycounter here. The floating-point control register is 0 for rounding to
+# nearest, with subnormals and without traps.
 CLOCK = """
 define internal i64 @tetrad.clock() nounwind {
-  %count = call i64 @llvm.readsteadycounter()
+  %count = call i64 @llvm.read_volatile_register.i64(metadata !1)
   %rate = call i64 @llvm.read_register.i64(metadata !0)
   %each = udiv i64 3000000000, %rate
   %ticks = mul i64 %count, %each
   ret i64 %ticks
 }
 !0 = !{!"cntfrq_el0"}
-declare i64 @llvm.readsteadycounter()
+!1 = !{!"cntvct_el0"}
+declare i64 @llvm.read_volatile_register.i64(metadata)
 declare i64 @llvm.read_register.i64(metadata)
 declare void @llvm.aarch64.hint(i32)
 declare i64 @llvm.aarch64.get.fpcr()
