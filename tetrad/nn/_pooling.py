@@ -9,10 +9,10 @@ first has the gradient; NaN stays NaN.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product as every
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,9 @@ Setting = int | Sequence[int]
 Padding = int | str | Sequence[int] | Sequence[tuple[int, int]]
 KINDS = ("max", "min", "mean", "sum", "prod")
 SPATIAL = "DHW"
+AXES = {1: "width", 2: "height, width", 3: "depth, height, width"}  # of each rank
+SHORT = {"max": "max", "mean": "avg"}  # kinds as names of functions have them
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def pool(
@@ -59,6 +62,11 @@ def pool(
     >>> pool(x, 2, kind="sum")[0, 0]
     Array([[14., 22.],
            [46., 54.]], float32)
+    >>> max_pool2d(x, 2)[0, 0]
+    Array([[ 6.,  8.],
+           [14., 16.]], float32)
+    >>> avg_pool2d(x, 4)
+    Array([[[[8.5]]]], float32)
     """
     check_choice("pool", "kind", KINDS, kind)
     x, axes = _spatial("pool", as_array(x), kernel_size, layout)
@@ -111,108 +119,51 @@ def _products(x: Array, settings: dict[str, Any]) -> Array:
     return found  # type: ignore[return-value]
 
 
-def max_pool1d(
-    x: Any,
-    kernel_size: Setting,
-    stride: Setting | None = None,
-    padding: Padding = 0,
-    *,
-    layout: str = "NCW",
-    **settings: Any,
-) -> Array:
-    """The largest element of each window of x [batch, channels, width];
-    `pool` has the settings."""
-    _check_rank("max_pool1d", x, 1)
-    kernel = _of(kernel_size, 1)
-    return pool(x, kernel, stride, padding, layout=layout, **settings)
+class WindowPool(Protocol):
+    """Pooling of some rank: numbers are for each of its axes."""
+
+    def __call__(
+        self,
+        x: Any,
+        kernel_size: Setting,
+        stride: Setting | None = None,
+        padding: Padding = 0,
+        *,
+        layout: str = ...,
+        **settings: Any,
+    ) -> Array: ...
 
 
-def max_pool2d(
-    x: Any,
-    kernel_size: Setting,
-    stride: Setting | None = None,
-    padding: Padding = 0,
-    *,
-    layout: str = "NCHW",
-    **settings: Any,
-) -> Array:
-    """The largest element of each window of x [batch, channels, height, width];
-    `pool` has the settings.
+def _window_pool(kind: str, rank: int) -> WindowPool:
+    def pooled(
+        x: Any,
+        kernel_size: Setting,
+        stride: Setting | None = None,
+        padding: Padding = 0,
+        *,
+        layout: str = f"NC{SPATIAL[-rank:]}",
+        **settings: Any,
+    ) -> Array:
+        _check_rank(pooled.__name__, x, rank)
+        kernel = _of(kernel_size, rank)
+        return pool(x, kernel, stride, padding, kind=kind, layout=layout, **settings)
 
-    >>> import tetrad as td
-    >>> max_pool2d(td.asarray([[[[1.0, 3.0], [2.0, 0.0]]]]), 2)
-    Array([[[[3.]]]], float32)
-    """
-    _check_rank("max_pool2d", x, 2)
-    kernel = _of(kernel_size, 2)
-    return pool(x, kernel, stride, padding, layout=layout, **settings)
-
-
-def max_pool3d(
-    x: Any,
-    kernel_size: Setting,
-    stride: Setting | None = None,
-    padding: Padding = 0,
-    *,
-    layout: str = "NCDHW",
-    **settings: Any,
-) -> Array:
-    """The largest element of each window of x [batch, channels, depth, height, width];
-    `pool` has the settings."""
-    _check_rank("max_pool3d", x, 3)
-    kernel = _of(kernel_size, 3)
-    return pool(x, kernel, stride, padding, layout=layout, **settings)
+    what = {"max": "largest element", "mean": "mean"}[kind]
+    doc = (
+        f"The {what} of each window of x [batch, channels, {AXES[rank]}]; `pool` has the settings."
+    )
+    return _named(pooled, f"{SHORT[kind]}_pool{rank}d", doc)
 
 
-def avg_pool1d(
-    x: Any,
-    kernel_size: Setting,
-    stride: Setting | None = None,
-    padding: Padding = 0,
-    *,
-    layout: str = "NCW",
-    **settings: Any,
-) -> Array:
-    """The mean of each window of x [batch, channels, width]; `pool` has the settings."""
-    _check_rank("avg_pool1d", x, 1)
-    kernel = _of(kernel_size, 1)
-    return pool(x, kernel, stride, padding, kind="mean", layout=layout, **settings)
+def _named(function: Function, name: str, doc: str) -> Function:
+    """As if it had been written out: in errors, in `help` and in the reference."""
+    for key, value in {"__name__": name, "__qualname__": name, "__doc__": doc}.items():
+        setattr(function, key, value)
+    return function
 
 
-def avg_pool2d(
-    x: Any,
-    kernel_size: Setting,
-    stride: Setting | None = None,
-    padding: Padding = 0,
-    *,
-    layout: str = "NCHW",
-    **settings: Any,
-) -> Array:
-    """The mean of each window of x [batch, channels, height, width]; `pool` has the settings.
-
-    >>> import tetrad as td
-    >>> avg_pool2d(td.asarray([[[[1.0, 3.0], [2.0, 0.0]]]]), 2)
-    Array([[[[1.5]]]], float32)
-    """
-    _check_rank("avg_pool2d", x, 2)
-    kernel = _of(kernel_size, 2)
-    return pool(x, kernel, stride, padding, kind="mean", layout=layout, **settings)
-
-
-def avg_pool3d(
-    x: Any,
-    kernel_size: Setting,
-    stride: Setting | None = None,
-    padding: Padding = 0,
-    *,
-    layout: str = "NCDHW",
-    **settings: Any,
-) -> Array:
-    """The mean of each window of x [batch, channels, depth, height, width];
-    `pool` has the settings."""
-    _check_rank("avg_pool3d", x, 3)
-    kernel = _of(kernel_size, 3)
-    return pool(x, kernel, stride, padding, kind="mean", layout=layout, **settings)
+max_pool1d, max_pool2d, max_pool3d = (_window_pool("max", rank) for rank in AXES)
+avg_pool1d, avg_pool2d, avg_pool3d = (_window_pool("mean", rank) for rank in AXES)
 
 
 # -- adaptive and global pooling -------------------------------------------------------------------
@@ -291,40 +242,28 @@ def _least(dtype: DType) -> float | int:
     return -math.inf if dtype.is_float else int(np.iinfo(dtype.np).min)
 
 
-def adaptive_max_pool1d(x: Any, output_size: Setting, *, layout: str = "NCW") -> Array:
-    """The largest elements of as many windows as asked for; see `adaptive_pool`."""
-    _check_rank("adaptive_max_pool1d", x, 1)
-    return adaptive_pool(x, _of(output_size, 1), kind="max", layout=layout)
+class AdaptivePool(Protocol):
+    """Adaptive pooling of some rank."""
+
+    def __call__(self, x: Any, output_size: Setting, *, layout: str = ...) -> Array: ...
 
 
-def adaptive_max_pool2d(x: Any, output_size: Setting, *, layout: str = "NCHW") -> Array:
-    """The largest elements of as many windows as asked for; see `adaptive_pool`."""
-    _check_rank("adaptive_max_pool2d", x, 2)
-    return adaptive_pool(x, _of(output_size, 2), kind="max", layout=layout)
+def _adaptive_pool(kind: str, rank: int) -> AdaptivePool:
+    def pooled(x: Any, output_size: Setting, *, layout: str = f"NC{SPATIAL[-rank:]}") -> Array:
+        _check_rank(pooled.__name__, x, rank)
+        return adaptive_pool(x, _of(output_size, rank), kind=kind, layout=layout)
+
+    what = {"max": "largest elements", "mean": "means"}[kind]
+    doc = f"The {what} of as many windows as asked for; see `adaptive_pool`."
+    return _named(pooled, f"adaptive_{SHORT[kind]}_pool{rank}d", doc)
 
 
-def adaptive_max_pool3d(x: Any, output_size: Setting, *, layout: str = "NCDHW") -> Array:
-    """The largest elements of as many windows as asked for; see `adaptive_pool`."""
-    _check_rank("adaptive_max_pool3d", x, 3)
-    return adaptive_pool(x, _of(output_size, 3), kind="max", layout=layout)
-
-
-def adaptive_avg_pool1d(x: Any, output_size: Setting, *, layout: str = "NCW") -> Array:
-    """The means of as many windows as asked for; see `adaptive_pool`."""
-    _check_rank("adaptive_avg_pool1d", x, 1)
-    return adaptive_pool(x, _of(output_size, 1), layout=layout)
-
-
-def adaptive_avg_pool2d(x: Any, output_size: Setting, *, layout: str = "NCHW") -> Array:
-    """The means of as many windows as asked for; see `adaptive_pool`."""
-    _check_rank("adaptive_avg_pool2d", x, 2)
-    return adaptive_pool(x, _of(output_size, 2), layout=layout)
-
-
-def adaptive_avg_pool3d(x: Any, output_size: Setting, *, layout: str = "NCDHW") -> Array:
-    """The means of as many windows as asked for; see `adaptive_pool`."""
-    _check_rank("adaptive_avg_pool3d", x, 3)
-    return adaptive_pool(x, _of(output_size, 3), layout=layout)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (
+    _adaptive_pool("max", rank) for rank in AXES
+)
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = (
+    _adaptive_pool("mean", rank) for rank in AXES
+)
 
 
 def global_max_pool(x: Any, *, layout: str | None = None) -> Array:
