@@ -5,8 +5,8 @@ the mapped bytes. What the blocks of a format mean is left to `quant`, what the 
 `models`.
 """
 
-from tetrad.formats.gguf.layout import FORMATS, ElementFormat, Raw, Tensor, Typed
-from tetrad.formats.gguf.read import File, open_file
+from tetrad.formats.gguf.layout import FORMATS, ElementFormat, Raw, Tensor, Typed, plain
+from tetrad.formats.gguf.read import File, open_file, parse_header
 from tetrad.formats.gguf.write import write
 from tetrad.formats.pin import Pin
 from tetrad.formats.strings import Strings
@@ -21,5 +21,7 @@ __all__ = [
     "Tensor",
     "Typed",
     "open_file",
+    "parse_header",
+    "plain",
     "write",
 ]

@@ -14,7 +14,8 @@ from typing import NoReturn, TypeAlias
 
 import numpy as np
 
-from tetrad.core.errors import FileFormatError
+from tetrad.core.errors import FileFormatError, FileTooShortError
+from tetrad.core.visible import shown
 from tetrad.formats.gguf.layout import (
     ARRAY,
     LONG_STRING_BYTES,
@@ -29,7 +30,6 @@ from tetrad.formats.gguf.layout import (
     STRING,
     Scalar,
     Typed,
-    shown,
 )
 from tetrad.formats.strings import Strings, text_or_bytes
 
@@ -48,8 +48,8 @@ class Cursor:
 
     __slots__ = ("arrays", "data", "end", "file", "part", "position", "strings", "text_bytes")
 
-    def __init__(self, file: str, data: mmap, size: int) -> None:
-        self.file, self.data, self.end = file, data, min(size, MAX_HEADER_BYTES)
+    def __init__(self, file: str, data: mmap | bytes) -> None:
+        self.file, self.data, self.end = file, data, min(len(data), MAX_HEADER_BYTES)
         self.part, self.position = "header", 0
         self.arrays = self.strings = self.text_bytes = 0  # so far
 
@@ -57,20 +57,23 @@ class Cursor:
         place = self.position if offset is None else offset
         raise FileFormatError(message, file=self.file, part=self.part, offset=place, hint=hint)
 
+    def fail_short(self, message: str, offset: int | None = None) -> NoReturn:
+        """What is there ends too early; more of the file may hold it."""
+        place = self.position if offset is None else offset
+        limit = " (the limit of a header)" if self.end == MAX_HEADER_BYTES else ""
+        left = f"but only {self.end - self.position} are left{limit}"
+        hint = "the file is damaged or not complete"
+        raise FileTooShortError(
+            f"{message}, {left}", file=self.file, part=self.part, offset=place, hint=hint
+        )
+
     def take(self, count: int, what: str) -> int:
         """Steps over `count` bytes and returns where they begin; the only way forward."""
         start = self.position
         if count > self.end - start:
-            self.fail(
-                f"{what} needs {count} bytes, {self._left()}",
-                hint="the file is damaged or not complete",
-            )
+            self.fail_short(f"{what} needs {count} bytes")
         self.position = start + count
         return start
-
-    def _left(self) -> str:
-        limit = " (the limit of a header)" if self.end == MAX_HEADER_BYTES else ""
-        return f"but only {self.end - self.position} are left{limit}"
 
     def u32(self, what: str) -> int:
         return int(U32.unpack_from(self.data, self.take(4, what))[0])
@@ -88,9 +91,7 @@ class Cursor:
         if number > most:
             self.fail(f"{number} {what}, at most {most} are accepted", start)
         if number * smallest > self.end - self.position:
-            self.fail(
-                f"{number} {what} need at least {number * smallest} bytes, {self._left()}", start
-            )
+            self.fail_short(f"{number} {what} need at least {number * smallest} bytes", start)
         return number
 
     def string(self, what: str) -> bytes:
@@ -202,7 +203,7 @@ class Cursor:
                 stop += length_at(data, at)[0]
             if stop > end:
                 self.position = at
-                self.fail(f"string {i} of {count} needs {stop - at} bytes, {self._left()}")
+                self.fail_short(f"string {i} of {count} needs {stop - at} bytes")
             ends.append(stop - start)
         self.position = stop
 

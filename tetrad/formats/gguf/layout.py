@@ -168,8 +168,3 @@ def aligned(offset: int, alignment: int) -> int:
 
 def is_alignment(value: object) -> bool:
     return isinstance(value, int) and 0 < value <= MAX_ALIGNMENT and value & (value - 1) == 0
-
-
-def shown(name: str | bytes) -> str:
-    """A name from a file, in ASCII and of bounded length: it may hold anything."""
-    return ascii(name if len(name) <= 80 else name[:77]) + ("" if len(name) <= 80 else "...")

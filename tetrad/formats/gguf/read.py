@@ -10,16 +10,12 @@ import mmap
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import pairwise
-from types import TracebackType
 from typing import NoReturn
-
-import numpy as np
 
 from tetrad.core.errors import FileFormatError
 from tetrad.core.record import record
-from tetrad.core.visible import one_line
+from tetrad.core.visible import one_line, shown
 from tetrad.formats.gguf.cursor import Cursor
 from tetrad.formats.gguf.layout import (
     ALIGNMENT_KEY,
@@ -38,9 +34,9 @@ from tetrad.formats.gguf.layout import (
     is_alignment,
     plain,
     shape_problem,
-    shown,
     tensor_bytes,
 )
+from tetrad.formats.mapped import MappedFiles
 from tetrad.formats.pin import Pin
 
 SMALLEST_KEY = 8 + 1 + 4 + 1  # a name of one byte, the type, a value of one byte
@@ -63,13 +59,9 @@ ELSE = (
 )
 
 
-class File:
-    """An open file or split set. Views stay valid after `close`: the mapping goes with the last of
-    them.
-
-    `typed` is the metadata with the types it was stored with, which is what `write` needs to store
-    it again.
-    """
+class File(MappedFiles[Tensor]):
+    """An open file or split set. `typed` is the metadata with the types it was stored with, which
+    is what `write` needs to store it again."""
 
     def __init__(
         self,
@@ -78,59 +70,9 @@ class File:
         tensors: dict[str, Tensor],
         parts: Sequence[FilePart],
     ) -> None:
-        self.path, self.typed, self.tensors = path, typed, tensors
+        super().__init__(path, tensors, parts)
+        self.typed = typed
         self.metadata: dict[str, object] = {key: plain(value) for key, value in typed.items()}
-        self._maps = {part.path: part.mapped for part in parts}
-        self.pins = {part.path: part.pin for part in parts}
-
-    def data(self, name: str) -> np.ndarray:  # u8[nbytes]
-        """The bytes of a tensor, read-only, in place."""
-        if name not in self.tensors:
-            hint = f"`tensors` lists the {len(self.tensors)} there are"
-            raise FileFormatError(f"there is no tensor {shown(name)}", file=self.path, hint=hint)
-        tensor = self.tensors[name]
-        if tensor.file not in self._maps:
-            raise ValueError(f"{self.path} is closed")
-        return np.frombuffer(self._maps[tensor.file], np.uint8, tensor.nbytes, tensor.offset)
-
-    def contents(self, file: str) -> np.ndarray:  # u8[bytes of the file]
-        """All bytes of one file of the set, read-only, in place: `offset` of a tensor counts from
-        here."""
-        return np.frombuffer(self._maps[file], np.uint8)
-
-    def check(self) -> None:
-        """Raises if a file of the set was changed in place since it was opened."""
-        for pin in self.pins.values():
-            pin.check()
-
-    def release(self, name: str) -> None:
-        """Take the pages of a tensor out of this process's memory, for whoever has made something
-        of them.
-
-        Views stay valid: a page that is read again comes back. Pages shared with a neighbour stay.
-        """
-        tensor = self.tensors[name]
-        first = -(-tensor.offset // mmap.PAGESIZE) * mmap.PAGESIZE
-        size = (tensor.offset + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
-        if size > 0 and hasattr(mmap, "MADV_DONTNEED"):
-            self._maps[tensor.file].madvise(mmap.MADV_DONTNEED, first, size)
-
-    def close(self) -> None:
-        maps, self._maps, self.pins = self._maps, {}, {}
-        for mapped in maps.values():
-            with suppress(BufferError):  # a view is alive and keeps the mapping
-                mapped.close()
-
-    def __enter__(self) -> File:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return (
@@ -165,13 +107,24 @@ def open_file(path: str | os.PathLike[str]) -> File:
 def open_part(path: str) -> FilePart:
     pin = Pin(path)
     mapped = pin.mapped()
-    cursor = Cursor(path, mapped, len(mapped))
+    typed, tensors = read_header(Cursor(path, mapped), len(mapped))
+    return FilePart(path, typed, tensors, mapped, pin)
+
+
+def parse_header(data: bytes, size: int, file: str) -> tuple[dict[str, Typed], dict[str, Tensor]]:
+    """Metadata and tensors of a file of `size` bytes, of which `data` is the beginning.
+
+    Raises FileTooShortError where the header goes on behind it. `file` names it in errors."""
+    return read_header(Cursor(file, data), size)
+
+
+def read_header(cursor: Cursor, size: int) -> tuple[dict[str, Typed], dict[str, Tensor]]:
     n_tensors, n_keys = read_counts(cursor)
     typed = read_metadata(cursor, n_keys)
     alignment = typed[ALIGNMENT_KEY].value if ALIGNMENT_KEY in typed else DEFAULT_ALIGNMENT
     found = [read_tensor(cursor) for _ in range(n_tensors)]
-    tensors = place_tensors(cursor, found, aligned(cursor.position, alignment), alignment)
-    return FilePart(path, typed, tensors, mapped, pin)
+    start = aligned(cursor.position, alignment)
+    return typed, place_tensors(cursor, found, start, alignment, size)
 
 
 def read_counts(cursor: Cursor) -> tuple[int, int]:
@@ -261,11 +214,11 @@ def read_tensor(cursor: Cursor) -> TensorEntry:
 
 
 def place_tensors(
-    cursor: Cursor, found: list[TensorEntry], data_start: int, alignment: int
+    cursor: Cursor, found: list[TensorEntry], data_start: int, alignment: int, size: int
 ) -> dict[str, Tensor]:
     """Tensors by name, in the order of the file; each aligned, inside the file, apart from the
     others."""
-    size, tensors = len(cursor.data), dict[str, Tensor]()
+    tensors = dict[str, Tensor]()
     for tensor in found:
         cursor.part = f"tensor {shown(tensor.name)}"
         if tensor.name in tensors:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 import numpy as np
 
 from tetrad.core.errors import FileFormatError
+from tetrad.core.visible import shown
 from tetrad.formats.gguf.layout import (
     ALIGNMENT_KEY,
     ARRAY,
@@ -36,7 +37,6 @@ from tetrad.formats.gguf.layout import (
     aligned,
     is_alignment,
     shape_problem,
-    shown,
     tensor_bytes,
 )
 from tetrad.formats.replace import replaced

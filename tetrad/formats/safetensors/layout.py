@@ -101,8 +101,3 @@ def shape_problem(dtype: str, shape: tuple[int, ...]) -> str | None:
 def tensor_bytes(dtype: str, shape: tuple[int, ...]) -> int:
     """Bytes of a tensor that has no shape_problem."""
     return math.prod(shape) * BITS[dtype] // 8
-
-
-def shown(name: str) -> str:
-    """A name from a file, in ASCII and of bounded length: it may hold anything."""
-    return ascii(name if len(name) <= 80 else name[:77]) + ("" if len(name) <= 80 else "...")

@@ -10,15 +10,14 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Sequence
-from contextlib import suppress
-from types import TracebackType
 
 import numpy as np
 
 from tetrad.core.errors import FileFormatError, UnsupportedError
 from tetrad.core.record import record
-from tetrad.core.visible import one_line
+from tetrad.core.visible import one_line, shown
 from tetrad.formats.json_file import read_object
+from tetrad.formats.mapped import MappedFiles
 from tetrad.formats.pin import Pin
 from tetrad.formats.safetensors.cursor import HeaderCursor
 from tetrad.formats.safetensors.layout import (
@@ -36,7 +35,6 @@ from tetrad.formats.safetensors.layout import (
     PREFIX,
     StoredTensor,
     shape_problem,
-    shown,
     tensor_bytes,
 )
 
@@ -51,29 +49,15 @@ HINTS = {
 CUT = "the file is damaged or not complete"
 
 
-class TensorFile:
-    """An open file, or the files of an index. Views stay valid after `close`: the mapping goes with
-    the last of them."""
+class TensorFile(MappedFiles[StoredTensor]):
+    """An open file, or the files of an index; of metadata that several have, the first counts."""
 
     def __init__(self, path: str, parts: Sequence[TensorFilePart]) -> None:
-        self.path = path
+        tensors = {name: tensor for part in parts for name, tensor in part.tensors.items()}
+        super().__init__(path, tensors, parts)
         self.metadata: dict[str, str] = {}
-        self.tensors: dict[str, StoredTensor] = {}
         for part in parts:
             self.metadata = part.metadata | self.metadata
-            self.tensors |= part.tensors
-        self._maps = {part.path: part.mapped for part in parts}
-        self.pins = {part.path: part.pin for part in parts}
-
-    def data(self, name: str) -> np.ndarray:  # u8[nbytes]
-        """The bytes of a tensor, read-only, in place."""
-        if name not in self.tensors:
-            hint = f"`tensors` lists the {len(self.tensors)} there are"
-            raise FileFormatError(f"there is no tensor {shown(name)}", file=self.path, hint=hint)
-        tensor = self.tensors[name]
-        if tensor.file not in self._maps:
-            raise ValueError(f"{self.path} is closed")
-        return np.frombuffer(self._maps[tensor.file], np.uint8, tensor.nbytes, tensor.offset)
 
     def array(self, name: str) -> np.ndarray:
         """A tensor as NumPy has it, read-only, in place."""
@@ -86,41 +70,6 @@ class TensorFile:
             part = f"tensor {shown(name)}"
             raise FileFormatError("a bool is 0 or 1", file=tensor.file, part=part, offset=at)
         return data.view(DTYPES[tensor.dtype].dtype).reshape(tensor.shape)
-
-    def contents(self, file: str) -> np.ndarray:  # u8[bytes of the file]
-        """All bytes of one file, read-only, in place: `offset` of a tensor counts from here."""
-        return np.frombuffer(self._maps[file], np.uint8)
-
-    def check(self) -> None:
-        """Raises if one of the files was changed in place since it was opened."""
-        for pin in self.pins.values():
-            pin.check()
-
-    def release(self, name: str) -> None:
-        """Take the pages of a tensor out of this process's memory; a page that is read again comes
-        back."""
-        tensor = self.tensors[name]
-        first = -(-tensor.offset // mmap.PAGESIZE) * mmap.PAGESIZE
-        size = (tensor.offset + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
-        if size > 0 and hasattr(mmap, "MADV_DONTNEED"):
-            self._maps[tensor.file].madvise(mmap.MADV_DONTNEED, first, size)
-
-    def close(self) -> None:
-        maps, self._maps, self.pins = self._maps, {}, {}
-        for mapped in maps.values():
-            with suppress(BufferError):  # a view is alive and keeps the mapping
-                mapped.close()
-
-    def __enter__(self) -> TensorFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<safetensors {one_line(self.path)}: {len(self.tensors)} tensors>"

@@ -16,6 +16,7 @@ import numpy as np
 
 from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import DtypeError, FileFormatError
+from tetrad.core.visible import shown
 from tetrad.formats.replace import replaced
 from tetrad.formats.safetensors.layout import (
     ALIGNMENT,
@@ -30,7 +31,6 @@ from tetrad.formats.safetensors.layout import (
     NAMES,
     PREFIX,
     shape_problem,
-    shown,
 )
 
 Arrays = Mapping[str, np.ndarray]
