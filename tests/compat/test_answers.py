@@ -14,8 +14,8 @@ from tetrad.compat.answers import (
     top_named,
     usage,
 )
-from tetrad.models.generation import Completion, Logprob, Piece, Timings
-from tetrad.models.sampling import Chance
+from tetrad.models.decoding.generation import Completion, Logprob, Piece, Timings
+from tetrad.models.decoding.sampling import Chance
 from tetrad.text.tokenizer import Tokenizer
 
 HEAD = {"id": "cmpl-1", "object": "kind", "created": 5, "model": "m"}

@@ -3,8 +3,8 @@ after an interrupt."""
 
 from __future__ import annotations
 
+import mmap
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,22 @@ import numpy as np
 import pytest
 
 from tests.models.tiny import tiny_model
-from tetrad.core.errors import BusyError, ContextError, SettingError, TextError, TraceError
+from tetrad.core.errors import (
+    BusyError,
+    ClosedError,
+    ContextError,
+    SettingError,
+    TextError,
+    TraceError,
+)
 from tetrad.formats import gguf
 from tetrad.models.engine import (
-    Cancelled,
     Engine,
     Sequence,
     StepArguments,
     Work,
     batch_size,
-    shares_of,
+    waiting_shares,
 )
 from tetrad.models.load import load_parts
 from tetrad.models.steps import Programs
@@ -72,7 +78,9 @@ def test_pieces_of_any_size_give_the_bits_of_single_tokens(
 def test_a_whole_prompt_and_the_logits_of_every_token(engine: Engine, alone: np.ndarray) -> None:
     sequence = fresh(engine)
     assert np.array_equal(engine.step_every(sequence, TEXT), alone)
-    assert np.array_equal(engine.advance(sequence, 5), engine.step([(fresh(engine), [*TEXT, 5])]))
+    assert np.array_equal(
+        engine.step([(sequence, [5])]), engine.step([(fresh(engine), [*TEXT, 5])])
+    )
 
 
 def test_sequences_side_by_side(engine: Engine, alone: np.ndarray) -> None:
@@ -129,15 +137,6 @@ def test_a_new_conversation_takes_the_slot_that_loses_least(engine: Engine) -> N
     assert engine.start(TEXT).slot is first.slot
 
 
-def test_shifting_keeps_the_beginning_and_the_newer_half(engine: Engine) -> None:
-    sequence = engine.start(TEXT)
-    engine.step([(sequence, TEXT[:100])])
-    engine.shift(sequence, keep=10)
-    kept = [*TEXT[:10], *TEXT[55:100]]
-    assert sequence.tokens.tolist() == kept
-    assert np.array_equal(engine.advance(sequence, 7), engine.step([(fresh(engine), [*kept, 7])]))
-
-
 def test_too_long(engine: Engine) -> None:
     with pytest.raises(
         ContextError, match="the prompt is too long: 300 tokens, the context holds 256"
@@ -145,11 +144,10 @@ def test_too_long(engine: Engine) -> None:
         engine.start(np.zeros(300, int))
     sequence = engine.start([1])
     engine.step([(sequence, np.zeros(256, int))])
-    for step in (lambda: engine.step([(sequence, [1])]), lambda: engine.advance(sequence, 1)):
-        with pytest.raises(
-            ContextError, match="the sequence is too long: 257 tokens, the context holds 256"
-        ):
-            step()
+    with pytest.raises(
+        ContextError, match="the sequence is too long: 257 tokens, the context holds 256"
+    ):
+        engine.step([(sequence, [1])])
 
 
 @pytest.mark.parametrize("tokens", [[], [300], [-1], [[1]], [0.5], ["a"]])
@@ -195,12 +193,12 @@ def test_an_interrupted_step_can_be_repeated(
     monkeypatch.setattr(StepArguments, "run", interrupted)
     for step in (
         lambda: engine.step([(sequence, TEXT[30:60])]),
-        lambda: engine.advance(sequence, 3),
+        lambda: engine.step([(sequence, [3])]),
     ):
         with pytest.raises(KeyboardInterrupt):
             step()
     monkeypatch.undo()
-    assert sequence.length == 30 and not engine.queue and not engine.is_running
+    assert sequence.length == 30 and not engine.turns.is_taken
     assert np.array_equal(engine.step([(sequence, TEXT[30:60])]), alone[59:60])
 
 
@@ -221,9 +219,7 @@ def test_nobody_gets_the_error_of_another(
     assert np.array_equal(engine.step([(good, TEXT[20:22])]), alone[21:22])
 
 
-def test_threads_share_batches_and_get_their_own_bits(
-    programs: Programs, alone: np.ndarray
-) -> None:
+def test_threads_take_turns_and_get_their_own_bits(programs: Programs, alone: np.ndarray) -> None:
     engine = Engine(programs, slots=4, context=256)
     wrong: list[int] = []
 
@@ -231,7 +227,7 @@ def test_threads_share_batches_and_get_their_own_bits(
         sequence = fresh(engine)
         engine.step([(sequence, TEXT[:start])])
         for i in range(start, start + 20):
-            if not np.array_equal(engine.advance(sequence, int(TEXT[i])), alone[i : i + 1]):
+            if not np.array_equal(engine.step([(sequence, TEXT[i : i + 1])]), alone[i : i + 1]):
                 wrong.append(i)
         engine.free(sequence)
 
@@ -240,78 +236,73 @@ def test_threads_share_batches_and_get_their_own_bits(
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert not wrong and not engine.queue and all(slot.sequence is None for slot in engine.slots)
+    assert (
+        not wrong
+        and not engine.turns.is_taken
+        and all(slot.sequence is None for slot in engine.slots)
+    )
 
 
-def test_threads_wait_a_moment_for_each_other(
-    programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, run, sizes = Engine(programs, slots=4, context=256), StepArguments.run, []
-
-    def slow(self: StepArguments, caches: Any) -> Any:
-        sizes.append(len(self.tokens))
-        time.sleep(0.02)
-        return run(self, caches)
-
-    def follow() -> None:
-        sequence = fresh(engine)
-        for token in range(20):
-            engine.advance(sequence, token)
-        engine.free(sequence)
-
-    monkeypatch.setattr(StepArguments, "run", slow)
-    threads = [threading.Thread(target=follow) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sum(sizes) == 80 and len(sizes) <= 50  # 20 were best, but this machine may be busy
-
-
-def test_a_long_prompt_is_cancelled_between_batches(
-    programs: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, cancel, run, batches = (
+def test_patience_cuts_a_long_prompt(programs: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, run, batches = (
         Engine(programs, context=1024, patience=1e-9),
-        threading.Event(),
         StepArguments.run,
-        [],
+        list[int](),
     )
 
     def watched(self: StepArguments, caches: Any) -> Any:
         batches.append(len(self.tokens))
-        if len(batches) == 3:
-            cancel.set()
         return run(self, caches)
 
     monkeypatch.setattr(StepArguments, "run", watched)
-    sequence = engine.start([1], cancel=cancel)
-    with pytest.raises(Cancelled):
-        engine.step([(sequence, np.zeros(1000, int))])
-    assert batches == [64, 64, 64] and sequence.length == 192 and not engine.queue
-    with pytest.raises(Cancelled):
-        engine.advance(sequence, 1)
+    sequence = engine.start([1])
+    engine.step([(sequence, np.zeros(192, int))])
+    assert batches == [64, 64, 64] and sequence.length == 192
     engine.free(sequence)
     engine.patience = 100.0
     engine.step([(engine.start([1]), np.zeros(1000, int))])
     assert batches[3:] == [512, 256, 128, 64, 48]  # the last one is filled up from 40
 
 
-def test_who_waits_for_a_slot_can_be_cancelled(programs: Programs) -> None:
-    engine, cancel, seen = Engine(programs, context=256), threading.Event(), threading.Event()
-    engine.start([1])
+def test_memory_goes_back_and_what_a_slot_held_is_forgotten(
+    programs: Programs, alone: np.ndarray
+) -> None:
+    engine = Engine(programs, slots=2, context=4096)  # a slot has some pages of memory
+    sequence = engine.start(TEXT)
+    engine.step([(sequence, TEXT)])
+    slot = sequence.slot
+    engine.free(sequence)
+    assert slot.touched == len(TEXT) and engine.bytes_of(slot.touched) > 0
+    engine.release(slot, keep=77)
+    assert (slot.length, slot.touched) == (77, 77)
+    again = engine.start(TEXT)
+    assert again.cached == 77 and np.array_equal(engine.step([(again, TEXT[77:])]), alone[-1:])
+    engine.free(again)
+    held = sum(int(np.count_nonzero(part)) for part in engine._parts(slot, 4096))
+    engine.release(slot)
+    left = sum(int(np.count_nonzero(part)) for part in engine._parts(slot, 4096))
+    edges = 2 * len(engine.caches) * mmap.PAGESIZE // 2  # values of the pages where layers begin
+    assert left <= edges < held and engine.start(TEXT).cached == 0
 
-    def wait() -> None:
-        with pytest.raises(Cancelled):
-            engine.start([1], cancel=cancel)
-        seen.set()
 
-    thread = threading.Thread(target=wait)
-    thread.start()
-    cancel.set()
-    while not seen.wait(0.01):
-        engine.wake()
-    thread.join(10)
+def test_tenants_share_nothing(engine: Engine) -> None:
+    first = engine.take(TEXT, tenant="a")
+    assert first is not None
+    engine.step([(first, TEXT[:100])])
+    assert engine.known(TEXT, "a") == 100 and engine.known(TEXT, "b") == 0
+    for tenant, cached in (("b", 0), ("a", 100)):
+        other = engine.take(TEXT, tenant=tenant)
+        assert other is not None and other.cached == cached
+        engine.free(other)
+
+
+def test_a_closed_engine_says_so(programs: Programs) -> None:
+    engine = Engine(programs, slots=2, context=256)
+    sequence = engine.start(TEXT)
+    engine.close()
+    for ask in (lambda: engine.step([(sequence, TEXT)]), lambda: engine.start(TEXT)):
+        with pytest.raises(ClosedError, match="the model is closed"):
+            ask()
 
 
 @pytest.mark.parametrize("kv", ["f32", "bf16", "q8_0"])
@@ -327,7 +318,7 @@ def test_kinds_of_caches(kv: str, tmp_path: Path, alone: np.ndarray) -> None:
     copy = engines[kv].start(TEXT)
     assert copy.cached == 40
     engines[kv].rewind(copy, 39)
-    assert np.array_equal(engines[kv].advance(copy, int(TEXT[39])), other[-1:])
+    assert np.array_equal(engines[kv].step([(copy, TEXT[39:40])]), other[-1:])
 
 
 # -- what goes into a batch ------------------------------------------------------------------------
@@ -342,7 +333,7 @@ def test_there_are_few_sizes_of_batches() -> None:
 class Fake:
     """A sequence nobody evaluates."""
 
-    length = 0
+    length, slot = 0, None
 
 
 def works(*counts: int, every: bool = False) -> Iterator[Work]:
@@ -350,7 +341,7 @@ def works(*counts: int, every: bool = False) -> Iterator[Work]:
 
 
 def counts(*sizes: int, every: bool = False) -> list[int]:
-    return [share.count for share in shares_of(list(works(*sizes, every=every)))]
+    return [count for _, count in waiting_shares(list(works(*sizes, every=every)))]
 
 
 def test_short_works_go_first_and_long_ones_fill_up() -> None:
@@ -359,4 +350,5 @@ def test_short_works_go_first_and_long_ones_fill_up() -> None:
     assert counts(60) == [60]
     assert counts(70, 100, 1) == [1, 70, 57]
     assert counts(1000, every=True) == [64]
-    assert [share.rows for share in shares_of(list(works(700, 2)))] == [1, 0]
+    parts = waiting_shares(list(works(700, 2)))
+    assert [work.share(count).rows for work, count in parts] == [1, 0]

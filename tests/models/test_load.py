@@ -212,6 +212,12 @@ def test_a_tokeniser_that_cannot_be_made_is_said_as_ever(tmp_path: Path) -> None
     assert not JOBS.begun and not JOBS.waiting
 
 
+def test_a_key_of_the_vocabulary_is_refused_with_the_name_of_its_file(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"\.gguf, general\.name: expected .* str") as caught:
+        load_changed(tmp_path, keys={"general.name": ["a", "b"]})
+    assert caught.value.file.startswith(str(tmp_path)) and caught.value.part == "general.name"
+
+
 def test_a_second_process_loads_neither_compiler_nor_templates(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     gguf.write(path, *tiny_model("llama"))

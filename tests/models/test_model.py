@@ -4,6 +4,7 @@ embeddings."""
 from __future__ import annotations
 
 import inspect
+import os
 import pickle
 import subprocess
 import sys
@@ -16,9 +17,11 @@ import pytest
 
 import tetrad as td
 from tests.models.tiny import tiny_model
+from tetrad.backends.cpu import pool
 from tetrad.core.errors import (
     BoundsError,
     BusyError,
+    ClosedError,
     ContextError,
     LogitsError,
     SettingError,
@@ -27,11 +30,11 @@ from tetrad.core.errors import (
     UnsupportedError,
 )
 from tetrad.formats import gguf
-from tetrad.models.engine import Engine, StepArguments
-from tetrad.models.generation import Completion, Generation, drafted
+from tetrad.models.decoding.generation import Completion, Generation, drafted
+from tetrad.models.decoding.sampling import Choice
+from tetrad.models.decoding.settings import DEFAULTS, RULES
+from tetrad.models.engine import StepArguments
 from tetrad.models.model import Model
-from tetrad.models.sampling import Choice
-from tetrad.models.settings import DEFAULTS, RULES
 
 PROMPT = "the ring of the lord"
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
@@ -278,6 +281,7 @@ def test_limits(model: Model) -> None:
         ({"min_p": True}, "min_p: expected a number, got True"),
         ({"top_k": 1.5}, "top_k: expected a whole number of at least -1, got 1.5"),
         ({"repeat_penalty": 0}, "repeat_penalty: expected a number above 0"),
+        ({"repeat_penalty": 5e-324}, "repeat_penalty: expected a number above 0"),
         ({"repeat_last_n": -2}, "repeat_last_n"),
         ({"presence_penalty": float("inf")}, "presence_penalty"),
         ({"frequency_penalty": None}, "frequency_penalty"),
@@ -291,6 +295,7 @@ def test_limits(model: Model) -> None:
             {"logit_bias": {3: float("inf")}},
             "logit_bias: expected a number or -inf for token 3, got inf",
         ),
+        ({"logit_bias": {3: 1e38}}, "logit_bias: expected a number or -inf for token 3, got 1e"),
         ({"logit_bias": {3: True}}, "logit_bias: expected a number or -inf for token 3, got True"),
         (
             {"grammar": 5},
@@ -346,8 +351,9 @@ def test_speculation_ends_where_the_context_does(model: Model) -> None:
 
 def test_drafts_continue_the_longest_pattern() -> None:
     tokens = np.array([1, 2, 3, 4, 9, 9, 3, 4, 5, 6, 2, 3], np.int32)
-    assert drafted(tokens, 4, 3) == [9, 9, 3]  # 2 3 4 before 3 4
-    assert drafted(tokens, 9, 3) == [] == drafted(tokens[:1], 4, 3) == drafted(tokens, 4, 0)
+    four, nine = np.append(tokens, 4), np.append(tokens, 9)
+    assert drafted(four, 3) == [9, 9, 3]  # 2 3 4 before 3 4
+    assert drafted(nine, 3) == [] == drafted(tokens[:2], 3) == drafted(four, 0)
 
 
 def test_a_long_answer_in_a_short_context(path: Path) -> None:
@@ -360,21 +366,20 @@ def test_a_long_answer_in_a_short_context(path: Path) -> None:
 
 
 def test_the_beginning_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, kept = td.load(path, context=48), list[int]()
-    shift = Engine.shift
-    monkeypatch.setattr(
-        Engine,
-        "shift",
-        lambda self, sequence, keep: (kept.append(keep), shift(self, sequence, keep)),
-    )
+    model, kept, begin = td.load(path, context=48), list[int](), Generation.begin
+
+    def watched(self: Generation, length: int) -> None:
+        if self.tokens:
+            kept.append(length)
+            assert self.sequence[:length] == self.request.tokens[:length]
+            assert len(self.sequence) == length + (48 - length) // 2 + 1
+        begin(self, length)
+
+    monkeypatch.setattr(Generation, "begin", watched)
     tokens = model.tokenizer.encode(PROMPT)
     for keep in (0, 3, -1, 10_000):
-        assert (
-            len(
-                model.generate(PROMPT, max_tokens=60, shift=True, keep=keep, ignore_eos=True).tokens
-            )
-            == 60
-        )
+        settings: Any = {"shift": True, "keep": keep, "ignore_eos": True}
+        assert len(model.generate(PROMPT, max_tokens=60, **settings).tokens) == 60
     assert list(dict.fromkeys(kept)) == [0, 3, len(tokens)]
 
 
@@ -392,10 +397,12 @@ def test_an_answer_does_not_end_in_half_a_character(model: Model) -> None:
     assert "".join(pieces) == ""
     # can begin nothing
     assert model.generate(PROMPT, max_tokens=1, logit_bias={second: 1e6}).text == "\ufffd"
-    choices = iter([first, end])
-    generation = Generation(model, model.generate(PROMPT, stream=True).generation.request)
-    generation.sampler.choose = lambda logits, mask: Choice(next(choices))  # type: ignore[method-assign]
-    *_, last = generation.pieces()
+    generation = Generation(model, model.request(PROMPT))
+    generation.evaluated(len(generation.pending))
+    generation.take(Choice(first))
+    generation.evaluated(1)
+    assert generation.take(Choice(end)) is None
+    last = generation.last(0.0, 0.0)
     assert last.completion is not None and last.completion.text == "\ufffd"
 
 
@@ -578,10 +585,122 @@ def test_requests_that_are_given_up_do_not_touch_the_others(model: Model) -> Non
     assert not wrong and not any(thread.is_alive() for thread in threads)
     engine = model.engine
     assert (
-        not engine.queue
-        and not engine.flying
+        not model.batcher.waiting
+        and not model.batcher.running
         and all(slot.sequence is None for slot in engine.slots)
     )
+
+
+def test_several_prompts_are_answered_side_by_side(model: Model) -> None:
+    prompts = ["the ring", "a world of lords", PROMPT, "x"]
+    settings: Any = {"max_tokens": 9, "ignore_eos": True, "seed": 4}
+    alone = [model.generate(prompt, **settings).tokens for prompt in prompts]
+    assert [one.tokens for one in model.generate(prompts, **settings)] == alone
+    tokens = [model.tokenizer.encode(prompt) for prompt in prompts]
+    assert [one.tokens for one in model.generate(tokens, **settings)] == alone
+    schema = {"type": "array", "items": {"type": "boolean"}, "maxItems": 2}
+    written = model.generate(prompts, json_schema=schema, max_tokens=30, seed=1)
+    assert [one.text for one in written] == [
+        model.generate(prompt, json_schema=schema, max_tokens=30, seed=1).text for prompt in prompts
+    ]
+
+
+def test_several_answers_of_one_prompt(model: Model) -> None:
+    settings: Any = {"max_tokens": 9, "ignore_eos": True, "temperature": 1.5}
+    found = model.generate(PROMPT, n=5, seed=2**64 - 3, **settings)
+    assert [one.seed for one in found] == [2**64 - 3, 2**64 - 2, 2**64 - 1, 0, 1]
+    alone = [model.generate(PROMPT, seed=one.seed, **settings).tokens for one in found]
+    assert [one.tokens for one in found] == alone and len({tuple(t) for t in alone}) > 1
+    messages = [{"role": "user", "content": "hi"}]
+    several = model.chat(messages, n=2, seed=3, **settings)
+    assert several[1].tokens == model.chat(messages, seed=4, **settings).tokens
+    for wrong, said in (
+        ({"n": 0}, "n: expected"),
+        ({"n": 2, "stream": True}, "stream: expected False"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            model.generate(PROMPT, **wrong)  # type: ignore[call-overload]
+    with pytest.raises(SettingError, match="n: expected one prompt"):
+        model.generate([PROMPT], n=2)  # type: ignore[call-overload]
+
+
+def test_an_error_of_one_answer_gives_up_the_others(model: Model) -> None:
+    def fails(tokens: np.ndarray, logits: np.ndarray) -> Any:
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        model.generate(["a", "b", "c", "d"], logits_processor=fails)
+    assert all(slot.sequence is None for slot in model.engine.slots)
+    assert not model.batcher.waiting
+
+
+def test_a_closed_model_says_so_and_holds_nothing(path: Path) -> None:
+    with td.load(path, slots=2) as model:
+        stream = model.generate(PROMPT, stream=True, ignore_eos=True)
+        next(stream)
+        model.embed("the world")
+    asked = (
+        lambda: next(stream),
+        lambda: model.generate(PROMPT),
+        lambda: model.generate([PROMPT], max_tokens=1),
+        lambda: model.embed("a"),
+        lambda: model.logits([1, 2]),
+        lambda: model.chat([{"role": "user", "content": "hi"}]),
+    )
+    for ask in asked:
+        with pytest.raises(ClosedError, match="the model is closed"):
+            ask()
+    assert not model.engine.caches and not model.parts.programs.layers
+    model.close()
+
+
+def test_threads_are_those_of_the_last_that_was_loaded(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TETRAD_THREADS", "2")
+    found = []
+    for threads in (1, 2, 3, 0):
+        with td.load(path, threads=threads) as model:
+            found.append(model.generate(PROMPT, max_tokens=20, seed=3, ignore_eos=True).tokens)
+        assert pool.state.pool is not None and pool.state.pool.limit == (threads or 3)
+    assert found[1:] == found[:1] * 3
+    pool.use_threads(2)
+    with pytest.raises(SettingError, match="threads: expected"):
+        td.load(path, threads=-1)
+
+
+TYPED = """
+import typing
+import tetrad as td
+from tetrad.models.decoding.generation import Completion
+from tetrad.models.decoding.stream import Stream
+from tetrad.models.model import Model
+with td.load("x.gguf", threads=2) as model:
+    typing.assert_type(model, Model)
+typing.assert_type(model.generate("x", seed=1), Completion)
+typing.assert_type(model.generate([1, 2], stream=True, top_k=3), Stream)
+typing.assert_type(model.generate("x", n=2), list[Completion])
+typing.assert_type(model.generate(["x", "y"]), list[Completion])
+typing.assert_type(model.generate([[1], [2]], temperature=0.5), list[Completion])
+typing.assert_type(model.chat([{"role": "user"}]), Completion)
+typing.assert_type(model.chat([{"role": "user"}], stream=True), Stream)
+typing.assert_type(model.chat([{"role": "user"}], n=3, min_p=0.1), list[Completion])
+model.generate("x", top_kk=3)
+model.generate("x", seed="one")
+"""
+
+
+@pytest.mark.slow
+def test_signatures_are_typed(tmp_path: Path) -> None:
+    (tmp_path / "typed.py").write_text(TYPED)
+    folder = Path(td.__file__).parent.parent
+    found = subprocess.run(
+        [sys.executable, "-m", "mypy", "--follow-imports=silent", "--ignore-missing-imports",
+         "--config-file=", "typed.py"],
+        cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "MYPYPATH": str(folder)},
+    )  # fmt: skip
+    errors = [line for line in found.stdout.splitlines() if ": error:" in line]
+    assert {int(line.split(":")[1]) for line in errors} == {17, 18}, errors
 
 
 def test_embeddings(model: Model) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tetrad.models.generation import Completion, Logprob, Piece
+from tetrad.models.decoding.generation import Completion, Logprob, Piece
 
 if TYPE_CHECKING:
     from tetrad.text.tokenizer import Tokenizer

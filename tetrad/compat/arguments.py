@@ -14,7 +14,7 @@ from functools import wraps
 from typing import Any
 
 from tetrad.core.errors import SettingError, UnsupportedError
-from tetrad.models.settings import DEFAULTS, Processor
+from tetrad.models.decoding.settings import DEFAULTS, Processor
 from tetrad.quant import formats
 from tetrad.text.templates import ALIASES, NAMED, named_template
 

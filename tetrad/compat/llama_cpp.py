@@ -54,8 +54,9 @@ from tetrad.compat.llama_types import (
 )
 from tetrad.core.errors import BusyError, SettingError
 from tetrad.core.extras import extra
-from tetrad.models.generation import Completion, Logprob, Piece, Stream
-from tetrad.models.sampling import Chance
+from tetrad.models.decoding.generation import Completion, Logprob, Piece
+from tetrad.models.decoding.sampling import Chance
+from tetrad.models.decoding.stream import Stream
 
 __all__ = [
     "Llama", "LlamaCache", "LlamaGrammar", "LlamaPromptLookupDecoding", "LlamaRAMCache",
@@ -181,6 +182,7 @@ class Llama(Steps):
             **self._settings_of(chosen),
             "logprobs": max(1, chosen["top_logprobs"] or 0) if logprobs else 0,
             "tools": None if tool_choice == "none" else tools,
+            "tool_choice": "none",  # told of, not constrained: the answer is text, as there
         }
         kind = "chat.completion.chunk" if stream else "chat.completion"
         head = self._head("chatcmpl", kind, chosen["model"])

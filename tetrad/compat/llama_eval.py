@@ -25,8 +25,8 @@ from tetrad.compat.arguments import (
 from tetrad.compat.llama_file import RANDOM_SEED, Opened
 from tetrad.compat.llama_types import LlamaState
 from tetrad.core.errors import SettingError
-from tetrad.models.sampling import Sampler
-from tetrad.models.settings import Processor, Settings, checked
+from tetrad.models.decoding.sampling import RowChooser, Sampler
+from tetrad.models.decoding.settings import Processor, Settings, checked
 from tetrad.tracing.array import Array
 
 # Settings of single steps that llama.cpp has given up, and grammars, which need whole answers.
@@ -107,7 +107,10 @@ class Steps(Opened):
     ) -> int:
         if processor is not None:
             row = np.asarray(processor(np.array(tokens, np.intc), row.copy()), np.float32)
-        return sampler.choose(Array.from_numpy(np.ascontiguousarray(row[None]))).token
+        rows = Array.from_numpy(np.ascontiguousarray(row[None]))
+        token = RowChooser(self.n_vocab()).choose([sampler], rows)[0].token
+        sampler.remember(token)
+        return token
 
     @takes(TOKENS, GIVEN_UP)
     def generate(

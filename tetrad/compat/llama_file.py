@@ -12,7 +12,6 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from inspect import GEN_RUNNING, getgeneratorstate
 from types import SimpleNamespace
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -30,7 +29,7 @@ from tetrad.compat.llama_types import LlamaPromptLookupDecoding, LlamaRAMCache
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.core.limits import available_threads
 from tetrad.hub.pull import pull
-from tetrad.models.generation import Stream
+from tetrad.models.decoding.stream import Stream
 from tetrad.models.model import Model, load
 
 RANDOM_SEED = 0xFFFFFFFF  # what llama.cpp calls "draw one"
@@ -163,8 +162,7 @@ class Opened:
         call takes."""
         mine = [stream for stream, owner in self._streams.items() if owner == threading.get_ident()]
         for stream in mine:
-            # else a function of its logits has called
-            if getgeneratorstate(stream.pieces) != GEN_RUNNING:
+            if not stream.is_running:  # else a function of its logits has called
                 stream.close()
 
     def set_cache(self, cache: LlamaRAMCache | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.compat.arguments import closed
-from tetrad.models.settings import Processor
+from tetrad.models.decoding.settings import Processor
 
 
 class LogitsProcessorList(list[Processor]):

@@ -7,9 +7,9 @@ small.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class TextEncoder:
     may share it."""
 
     def __init__(self, programs: Programs) -> None:
-        self.programs, self.turn = programs, threading.Lock()
+        self.programs, self.turns = programs, programs.turns
         self.batches: OrderedDict[tuple[int, int], TextArguments] = OrderedDict()
 
     def states(
@@ -45,13 +45,13 @@ class TextEncoder:
         self, texts: Sequence[np.ndarray], types: Sequence[np.ndarray] | None
     ) -> list[np.ndarray]:
         """Texts that go into one step."""
-        ends = np.cumsum([len(text) for text in texts])
+        ends = [*accumulate(len(text) for text in texts)]
         self.programs.check_files()
-        with self.turn:
-            batch = self.batch(round_up(int(ends[-1])), len(texts))
+        with self.turns:
+            batch = self.batch(round_up(ends[-1]), len(texts))
             batch.fill(texts, types)
             found = batch.run()
-        return np.split(found, ends)[: len(texts)]
+        return [found[end - len(text) : end] for text, end in zip(texts, ends, strict=True)]
 
     def batch(self, tokens: int, texts: int) -> TextArguments:
         """The arguments of a step of so many tokens and texts, and of what fills it up."""

@@ -1,18 +1,21 @@
 """Models, engine: sequences in the slots of a model's state, and the steps that carry them on.
 
 Receives tokens of any number of sequences, returns logits. Sequences join and leave between steps;
-all that is asked for at the same time, from any thread, is packed into one ragged batch. A new
-sequence begins with what the state already holds of it, as far as the architecture's `Keeps`
-allows. The bits of a sequence's logits do not depend on what runs beside it, nor on where it began.
+what goes into a step is packed into one ragged batch. A new sequence begins with what the state
+already holds of it, as far as the architecture's `Keeps` allows. The bits of a sequence's logits do
+not depend on what runs beside it, nor on where it began. Who asks for which tokens is others'
+business: `models.decoding.batcher` carries requests on.
 """
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
+import sys
 import threading
 import time
 from collections.abc import Sequence as Tokens
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from tetrad.compiler.named_function import NamedFunction
 from tetrad.core.dtypes import bf16, f16, f32, i8
 from tetrad.core.errors import (
     BusyError,
+    ClosedError,
     ContextError,
     RoutingError,
     SettingError,
@@ -43,28 +47,17 @@ EXACT = 8
 TILE = 16  # then multiples of this ...
 SMALL = 64  # ... up to here, then powers of two
 EVERY = 64  # tokens of a batch whose logits are all wanted, at most
-LATELY = 2  # batches after which nobody waits for a sequence any more
-WAIT, LONGEST_WAIT = 0.25, 0.005  # how long: a share of the time of a batch, and seconds
-
-
-class Cancelled(Exception):
-    """The sequence was given up by whoever asked for it."""
+MADV_DONTNEED = 4  # of Linux
 
 
 class Sequence:
     """Tokens in one slot of the cache; the first `length` of them are evaluated. Made by
     `Engine.start`."""
 
-    __slots__ = ("cached", "cancel", "is_open", "round", "slot", "thread")
+    __slots__ = ("cached", "is_open", "slot", "thread")
 
-    def __init__(self, slot: SequenceSlot, cancel: threading.Event | None) -> None:
-        self.slot, self.cached, self.is_open, self.cancel = slot, 0, True, cancel
-        self.round = -1 - LATELY  # the number of the last batch it was in
-        self.thread = threading.get_ident()
-
-    def check(self) -> None:
-        if self.cancel is not None and self.cancel.is_set():
-            raise Cancelled
+    def __init__(self, slot: SequenceSlot, thread: int) -> None:
+        self.slot, self.cached, self.is_open, self.thread = slot, 0, True, thread
 
     @property
     def length(self) -> int:
@@ -77,13 +70,15 @@ class Sequence:
 
 class SequenceSlot:
     """A place for one sequence: the tokens whose keys and values it holds, also after the sequence
-    is gone."""
+    is gone. Of these only sequences of the same `tenant` may make use."""
 
-    __slots__ = ("length", "number", "sequence", "tokens", "used")
+    __slots__ = ("length", "number", "sequence", "tenant", "tokens", "touched", "used")
 
     def __init__(self, number: int, context: int) -> None:
         self.number, self.length, self.used = number, 0, 0
+        self.touched = 0  # positions whose memory the system has given
         self.tokens = np.zeros(context, np.int32)
+        self.tenant = ""
         self.sequence: Sequence | None = None
 
     def common(self, tokens: np.ndarray, keeps: Keeps) -> int:
@@ -95,6 +90,18 @@ class SequenceSlot:
         if keeps is Keeps.TOKENS or (keeps is Keeps.LAST and same == self.length):
             return same
         return 0
+
+    def add(self, tokens: Tokens[int] | np.ndarray) -> None:
+        """The state has these now. A new length is all that says so: an interrupt leaves nothing
+        half done."""
+        start, end = self.length, self.length + len(tokens)
+        if end == start + 1:
+            self.tokens[start] = tokens[0]
+        else:
+            self.tokens[start:end] = tokens
+        self.length = end
+        if end > self.touched:
+            self.touched = end
 
 
 class CacheArray:
@@ -116,19 +123,12 @@ class CacheArray:
 class Work:
     """Tokens of one sequence that wait to be evaluated."""
 
-    __slots__ = ("batch", "error", "every", "parts", "row", "sequence", "start", "tokens")
+    __slots__ = ("done", "error", "every", "parts", "sequence", "tokens")
 
     def __init__(self, sequence: Sequence, tokens: np.ndarray, every: bool) -> None:
-        self.sequence, self.tokens, self.every = sequence, tokens, every
-        self.start, self.row = sequence.length, 0
-        # logits of the batch that ended this work; its own are from `row` on
-        self.batch: np.ndarray | None = None
-        self.parts: dict[int, np.ndarray] = {}  # logits by the number of tokens done before
+        self.sequence, self.tokens, self.every, self.done = sequence, tokens, every, 0
+        self.parts: list[np.ndarray] = []  # its logits so far
         self.error: TetradError | None = None
-
-    @property
-    def done(self) -> int:
-        return self.sequence.length - self.start
 
     @property
     def left(self) -> int:
@@ -136,20 +136,22 @@ class Work:
 
     @property
     def is_done(self) -> bool:
-        return self.error is not None or self.done == len(self.tokens)
+        return self.error is not None or self.left == 0
+
+    def share(self, count: int) -> Share:
+        """What goes into a batch that takes `count` of its tokens."""
+        tokens = self.tokens[self.done : self.done + count]
+        return Share(self.sequence.slot, tokens, count if self.every else int(count == self.left))
 
 
-@record
+@record(eq=False)
 class Share:
-    """The part of a work that goes into a batch."""
+    """The part of a batch that is one sequence's: tokens that follow those in its slot. The logits
+    after the last `rows` of them are wanted."""
 
-    work: Work
-    count: int
-    rows: int  # logits it gets
-
-
-def share_of(work: Work, count: int) -> Share:
-    return Share(work, count, count if work.every else int(count == work.left))
+    slot: SequenceSlot
+    tokens: Tokens[int] | np.ndarray
+    rows: int
 
 
 class StepArguments:
@@ -176,7 +178,7 @@ class StepArguments:
 
 class Engine:
     """Caches for `slots` sequences of at most `context` tokens, and the steps over them. Threads
-    may share it.
+    may share it: one steps at a time, and what the others do with slots waits for no step.
 
     Batches take no longer than `patience` seconds, as far as the speed so far can tell: so long do
     others wait for a long prompt, and so long does it take to cancel one.
@@ -196,84 +198,78 @@ class Engine:
         if kv not in KINDS:
             raise SettingError("kv", f"one of {', '.join(KINDS)}", kv)
         self.programs, self.context = programs, context or programs.config.context
-        self.keeps = programs.arch.state.keeps
+        self.keeps, self.turns = programs.arch.state.keeps, programs.turns
         self.can_rewind = self.keeps is Keeps.TOKENS
         self.caches = [
             CacheArray(array) for array in programs.state(slots, self.context, KINDS[kv])
         ]
         self.slots = [SequenceSlot(i, self.context) for i in range(slots)]
         self.batches: dict[tuple[int, int], StepArguments] = {}
-        self.turn = threading.Condition()
-        self.queue: list[Work] = []
-        self.is_running = False
-        self.flying: list[Share] = []  # what the batch that runs now is made of
-        self.clock = 0
-        # batches so far, and how long the next one waits for company
-        self.rounds, self.deadline = 0, 0.0
+        # of slots and whoever waits for one; told of whatever may let others go on
+        self.changed = threading.Condition()
+        self.clock, self.is_closed = 0, False
         # seconds a token of the last batch that was not small
         self.patience, self.pace = patience, 0.0
 
     # -- sequences ---------------------------------------------------------------------------------
 
-    def start(
-        self,
-        tokens: Tokens[int] | np.ndarray,
-        *,
-        wait: bool = True,
-        cancel: threading.Event | None = None,
-    ) -> Sequence:
+    def start(self, tokens: Tokens[int] | np.ndarray, *, wait: bool = True) -> Sequence:
         """A sequence that will begin with `tokens`; its `length` says how many of them are in the
-        cache already.
-
-        Where every slot is taken it waits for another thread to free one, or says so. Once `cancel`
-        is set (and `wake` called) whatever waits for this sequence raises `Cancelled`.
-        """
+        cache already. Where every slot is taken it waits for another thread to free one, or says
+        so."""
         wanted = self.checked(tokens)
         if len(wanted) > self.context:
-            hint = "load with a larger context, or shorten the prompt"
+            hint = f"load with context={len(wanted)} or more, or shorten the prompt"
             raise ContextError(
                 "the prompt is too long", tokens=len(wanted), context=self.context, hint=hint
             )
-        with self.turn:
-            while not any(s.sequence is None for s in self.slots):
-                self._check_may_wait(wait)
-                self.turn.wait()
-                if cancel is not None and cancel.is_set():
-                    raise Cancelled
-            return self._take(wanted, cancel)
+        mine = threading.get_ident()
+        with self.changed:
+            while (found := self.take(wanted, thread=mine)) is None:
+                self.check_may_wait(wait)
+                self.changed.wait()
+            return found
 
-    def wake(self) -> None:
-        """Something was cancelled: those who wait look whether it was theirs."""
-        with self.turn:
-            self.turn.notify_all()
-
-    def _check_may_wait(self, wait: bool) -> None:
+    def check_may_wait(self, wait: bool = True) -> None:
+        """An error where nobody but this thread could free a slot."""
         mine = threading.get_ident()
         taken = [s.sequence for s in self.slots if s.sequence is not None]
         if len(taken) == len(self.slots) and (not wait or all(s.thread == mine for s in taken)):
             hint = "close the streams that are not finished, or load with more slots"
             raise BusyError(f"all {len(self.slots)} slots hold unfinished sequences", hint=hint)
 
-    def _take(self, tokens: np.ndarray, cancel: threading.Event | None) -> Sequence:
-        """The free slot that gives up least, with all that any slot holds of these tokens."""
-        common = {s: s.common(tokens, self.keeps) if self._may_read(s) else 0 for s in self.slots}
-        source = max(self.slots, key=lambda s: (common[s], s.sequence is None))
-        free = [s for s in self.slots if s.sequence is None]
-        slot = min(
-            free, key=lambda s: (s.length - common[s] * (s is source), s is not source, s.used)
-        )
-        if common[source] == common[slot]:
-            source = slot
-        slot.sequence = sequence = Sequence(slot, cancel)
-        self._copy(source, slot, common[source])
-        slot.length = sequence.cached = common[source]
-        slot.tokens[: slot.length] = tokens[: slot.length]
-        return sequence
+    def take(self, tokens: np.ndarray, *, thread: int = 0, tenant: str = "") -> Sequence | None:
+        """The free slot that gives up least, with all that any slot of the tenant holds of these
+        tokens; None where no slot is free."""
+        with self.changed:
+            self.check_open()
+            free = [s for s in self.slots if s.sequence is None]
+            if not free:
+                return None
+            common = {s: self._common(s, tokens, tenant) for s in self.slots}
+            source = max(self.slots, key=lambda s: (common[s], s.sequence is None))
+            slot = min(
+                free, key=lambda s: (s.length - common[s] * (s is source), s is not source, s.used)
+            )
+            if common[source] == common[slot]:
+                source = slot
+            sequence = Sequence(slot, thread)
+            self._copy(source, slot, common[source])
+            slot.length = sequence.cached = common[source]
+            slot.tokens[: slot.length] = tokens[: slot.length]
+            slot.touched = max(slot.touched, slot.length)
+            slot.tenant, slot.sequence = tenant, sequence
+            return sequence
 
-    def _may_read(self, slot: SequenceSlot) -> bool:
+    def known(self, tokens: np.ndarray, tenant: str = "") -> int:
+        """How many tokens at the start `take` would find in some slot."""
+        return max(self._common(slot, tokens, tenant) for slot in self.slots)
+
+    def _common(self, slot: SequenceSlot, tokens: np.ndarray, tenant: str) -> int:
         """A batch that runs now adds to what there is of a sequence, or, where only the last is
         kept, changes it."""
-        return self.can_rewind or slot.sequence is None
+        may_read = self.can_rewind or slot.sequence is None
+        return slot.common(tokens, self.keeps) if may_read and slot.tenant == tenant else 0
 
     def _copy(self, source: SequenceSlot, target: SequenceSlot, count: int) -> None:
         """The keys and values of the first tokens of another slot. A batch that runs now changes
@@ -287,14 +283,14 @@ class Engine:
 
     def held(self, sequence: Sequence) -> bytes:
         """The keys and values of a sequence, for `put`."""
-        with self.turn:
+        with self.turns:
             return b"".join(part.tobytes() for part in self._parts(sequence.slot, sequence.length))
 
     def put(self, sequence: Sequence, tokens: Any, held: bytes) -> None:
         """What `held` gave for these tokens, here or in an engine of the same model that keeps them
         alike."""
         wanted = self.checked(tokens)
-        with self.turn:
+        with self.turns:
             parts = self._parts(sequence.slot, len(wanted))
             if len(wanted) > self.context or sum(part.nbytes for part in parts) != len(held):
                 expected = f"keys and values of {len(wanted)} tokens of this model"
@@ -303,8 +299,8 @@ class Engine:
             for part in parts:
                 part[...] = np.frombuffer(held, part.dtype, part.size, at).reshape(part.shape)
                 at += part.nbytes
-            sequence.slot.tokens[: len(wanted)] = wanted
-            sequence.slot.length = len(wanted)
+            sequence.slot.length = 0
+            sequence.slot.add(wanted)
 
     def _parts(self, slot: SequenceSlot, count: int) -> list[np.ndarray]:
         """What the state has of the first tokens of a slot; where it keeps the last only, they are
@@ -324,13 +320,13 @@ class Engine:
 
     def free(self, sequence: Sequence) -> None:
         """The sequence is over; what it held may be the beginning of another."""
-        with self.turn:
+        with self.changed:
             if not sequence.is_open:
                 return
             sequence.is_open = False
             self.clock += 1
             sequence.slot.used, sequence.slot.sequence = self.clock, None
-            self.turn.notify_all()
+            self.changed.notify_all()
 
     def rewind(self, sequence: Sequence, length: int) -> None:
         """Forget the tokens after the first `length`. Where the state keeps the last only, the
@@ -343,15 +339,53 @@ class Engine:
         tokens, sequence.slot.length = sequence.tokens[:length].copy(), 0
         self.step([(sequence, tokens)])
 
-    def shift(self, sequence: Sequence, keep: int = 0) -> None:
-        """Drop the older half of the tokens after the first `keep`, and evaluate the others at
-        their new places."""
-        tokens = sequence.tokens.copy()
-        keep = min(keep, len(tokens) // 2)
-        rest = tokens[keep + -(-(len(tokens) - keep) // 2) :]
-        self.rewind(sequence, keep)
-        if len(rest):
-            self.step([(sequence, rest)])
+    # -- memory ------------------------------------------------------------------------------------
+
+    @property
+    def slot_bytes(self) -> int:
+        """Keys and values of a slot whose context is full."""
+        return sum(memory.storage.nbytes for memory in self.caches) // len(self.slots)
+
+    def bytes_of(self, tokens: int) -> int:
+        """Keys and values of so many tokens of a sequence."""
+        if not self.can_rewind:
+            return self.slot_bytes if tokens else 0
+        return -(-self.slot_bytes * tokens // self.positions)
+
+    def tokens_in(self, nbytes: int) -> int:
+        """Tokens of a sequence whose keys and values fit in so many bytes, at most a context."""
+        if not self.can_rewind:
+            return self.context if self.slot_bytes <= nbytes else 0
+        return min(self.context, nbytes * self.positions // self.slot_bytes)
+
+    def release(self, slot: SequenceSlot, keep: int = 0) -> None:
+        """What a slot holds beyond its first tokens is given up; the memory goes back to the
+        system."""
+        with self.changed:
+            slot.length = min(slot.length, keep)
+            if slot.touched <= keep or (keep and not self.can_rewind):
+                return
+            slot.touched = keep
+            for memory, kept in zip(self.caches, self._parts(slot, keep), strict=True):
+                view = memory.view()
+                for layer in range(view.shape[0]):
+                    if not keep:
+                        release_pages(view[layer, slot.number])
+                        continue
+                    for head in range(view.shape[2]):
+                        release_pages(view[layer, slot.number, head, kept.shape[2] :])
+
+    def close(self) -> None:
+        """Gives all memory back; whatever is asked for later is an error."""
+        with self.turns, self.changed:
+            self.caches, self.batches, self.is_closed = [], {}, True
+            for slot in self.slots:
+                slot.length = slot.touched = 0
+            self.changed.notify_all()
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise ClosedError("the model is closed", hint="td.load gives it again")
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -365,45 +399,6 @@ class Engine:
     def step_every(self, sequence: Sequence, tokens: Any) -> np.ndarray:
         """Evaluate more tokens of a sequence; the logits after every one of them."""
         return self._finish([self._work(sequence, tokens, True)])
-
-    @guarded
-    def advance(self, sequence: Sequence, token: int) -> Array:
-        """One more token of one sequence: `step` by a shorter way, where nothing else waits.
-
-        The logits come as an array that compiled code can take as it is.
-        """
-        slot, mine = sequence.slot, False
-        sequence.check()
-        try:
-            with self.turn:
-                if not (self.is_running or self.queue or self._awaits([sequence])):
-                    mine = self.is_running = True
-            is_plain = (
-                sequence.is_open
-                and slot.length < self.context
-                and 0 <= token < self.programs.config.vocab
-            )
-            if (
-                mine
-                and is_plain
-                and self.can_rewind
-                and (batch := self.batches.get((1, 1))) is not None
-            ):
-                batch.tokens[0], batch.slot[0], batch.position[0] = token, slot.number, slot.length
-                logits = self._run_batch(batch)
-                sequence.round = self.rounds
-                slot.tokens[slot.length] = token
-                slot.length += 1
-                return logits
-        finally:
-            if mine:
-                self._yield_turn()
-        return Array.from_numpy(self.step([(sequence, [token])]))
-
-    def _yield_turn(self) -> None:
-        with self.turn:
-            self.is_running, self.flying = False, []
-            self.turn.notify_all()
 
     def checked(self, tokens: Any) -> np.ndarray:
         """Tokens as the programs take them; what is no token of the model is an error."""
@@ -425,7 +420,10 @@ class Engine:
         wanted = self.checked(tokens)
         if sequence.length + len(wanted) > self.context:
             total = sequence.length + len(wanted)
-            hint = "load with a larger context, generate fewer tokens, or let it shift (shift=True)"
+            hint = (
+                f"load with context={total} or more, generate fewer tokens, or let it shift: "
+                "shift=True"
+            )
             raise ContextError(
                 "the sequence is too long", tokens=total, context=self.context, hint=hint
             )
@@ -436,119 +434,82 @@ class Engine:
         return Work(sequence, wanted, every)
 
     def _finish(self, works: list[Work]) -> np.ndarray:
-        """Wait for the works, evaluating batches of everything that waits whenever nobody else
-        does."""
-        try:
-            with self.turn:
-                self.queue.extend(works)
-                self.turn.notify_all()
-            while not all(work.is_done for work in works):
-                for work in works:
-                    work.sequence.check()
-                self._round()
-        finally:
-            self._withdraw(works)
+        """Batches until the works are done; others may have theirs in between."""
+        while waiting := [work for work in works if not work.is_done]:
+            with self.turns:
+                self._evaluate(waiting_shares(waiting, self.room(self.patience)))
         raise_first(works)
         return logits_of(works)
 
-    def _withdraw(self, works: list[Work]) -> None:
-        """Works that are done or given up leave the queue. A batch that has them in it must end
-        first: the slot of a sequence that is given up may be another's next."""
-        with self.turn:
-            self.queue = [work for work in self.queue if work not in works]
-            while any(share.work in works for share in self.flying):
-                self.turn.wait()
-
-    def _round(self) -> None:
-        """One batch, or a wait for that of another thread."""
-        mine = False
-        try:
-            with self.turn:
-                waiting = [work for work in self.queue if not work.is_done]
-                if not waiting:  # another thread has just done it
-                    return
-                if self.is_running:
-                    self.turn.wait()
-                    return
-                if self._awaits([work.sequence for work in waiting]):
-                    self.turn.wait(max(0.0, self.deadline - time.perf_counter()))
-                    return
-                self.flying = shares = shares_of(waiting, self._room())
-                mine = self.is_running = True
-            self._evaluate(shares)
-        finally:
-            if mine:
-                self._yield_turn()
-
-    def _awaits(self, present: list[Sequence]) -> bool:
-        """Whether a sequence that was in a batch just now may be back in a moment: together they
-        are quicker."""
-        if len(self.slots) == 1 or time.perf_counter() >= self.deadline:
-            return False
-        others = (slot.sequence for slot in self.slots if slot.sequence is not None)
-        return any(one.round >= self.rounds - LATELY and one not in present for one in others)
-
-    def _ran(self, begin: float) -> None:
-        now = time.perf_counter()
-        self.rounds += 1
-        self.deadline = now + min(WAIT * (now - begin), LONGEST_WAIT)
-
-    def _room(self) -> int:
-        """Tokens that the next batch may have: a power of two."""
-        if self.patience == math.inf:
+    def room(self, patience: float) -> int:
+        """Tokens of a batch that takes about so long: a power of two."""
+        if patience == math.inf:
             return CHUNK
-        fit = self.patience / self.pace if self.pace else 0.0
+        fit = patience / self.pace if self.pace else 0.0
         return 1 << int(min(max(SMALL, fit), CHUNK)).bit_length() - 1
 
-    def _evaluate(self, shares: list[Share]) -> None:
+    def _evaluate(self, parts: list[tuple[Work, int]]) -> None:
         """One batch. What goes wrong in it is tried again, one sequence at a time: nobody gets
         another's error."""
+        shares = [work.share(count) for work, count in parts]
         try:
-            self._run(shares)
+            logits = self.run(shares).view
         except TetradError as error:
-            if len(shares) == 1:
-                shares[0].work.error = error
+            if len(parts) == 1:
+                parts[0][0].error = error
                 return
-            for share in shares:
-                self._evaluate([share])
+            for part in parts:
+                self._evaluate([part])
+            return
+        row = 0
+        for (work, count), share in zip(parts, shares, strict=True):
+            work.done += count
+            if share.rows:
+                work.parts.append(logits[row : row + share.rows])
+                row += share.rows
 
-    def _run(self, shares: list[Share]) -> None:
-        tokens, rows = (
-            batch_size(sum(parts))
-            for parts in zip(*[(s.count, s.rows) for s in shares], strict=True)
-        )
+    def run(self, shares: list[Share]) -> Array:
+        """One batch: the logits that the shares want, in their order, and perhaps more rows behind
+        them. Whoever calls it has the turn."""
+        self.check_open()
+        tokens, rows = 0, 0
+        for share in shares:
+            tokens += len(share.tokens)
+            rows += share.rows
         self.programs.check_files()  # also before weights are looked at to compile
-        batch = self.batches.get((tokens, rows))
-        if batch is None:
-            program = self.programs.singles if tokens == 1 else self.programs.chunks
-            batch = self.batches[tokens, rows] = StepArguments(program, tokens, rows, self.caches)
+        batch = self._batch(batch_size(tokens), batch_size(rows))
         self._fill(batch, shares)
         begin = time.perf_counter()
         logits = self._logits(batch, shares)
         if tokens >= TILE:
             self.pace = (time.perf_counter() - begin) / tokens
-        self._settle(shares, logits)
+        for share in shares:
+            share.slot.add(share.tokens)
+        return logits
+
+    def _batch(self, tokens: int, rows: int) -> StepArguments:
+        batch = self.batches.get((tokens, rows))
+        if batch is None:
+            program = self.programs.singles if tokens == 1 else self.programs.chunks
+            batch = self.batches[tokens, rows] = StepArguments(program, tokens, rows, self.caches)
+        return batch
 
     def _run_batch(self, batch: StepArguments) -> Array:
-        self.programs.check_files()
-        begin = time.perf_counter()
         try:
-            logits = batch.run(self.caches)
+            return batch.run(self.caches)
         except RoutingError as error:
             what = f"NaN for the likelihood of expert {error.expert}"
             raise no_numbers(self.programs.step, what, int(batch.position[error.token])) from None
-        self._ran(begin)
-        return logits
 
-    def _logits(self, batch: StepArguments, shares: list[Share]) -> np.ndarray:
+    def _logits(self, batch: StepArguments, shares: list[Share]) -> Array:
         """What a batch gives. Where only the last is kept, every token changes it, and none may do
         so twice: what interrupts a batch takes those changes back."""
         if self.keeps is not Keeps.LAST:
-            return self._run_batch(batch).view
-        slots = [share.work.sequence.slot for share in shares]
+            return self._run_batch(batch)
+        slots = [share.slot for share in shares]
         before = [[part.copy() for part in self._parts(slot, 0)] for slot in slots]
         try:
-            return self._run_batch(batch).view
+            return self._run_batch(batch)
         except BaseException:
             for slot, parts in zip(slots, before, strict=True):
                 for part, old in zip(self._parts(slot, 0), parts, strict=True):
@@ -561,35 +522,31 @@ class Engine:
         for what nobody reads. A state that every token changes must not see one twice: there the
         filling has no position."""
         at = row = 0
+        tokens, slots, positions, rows = batch.tokens, batch.slot, batch.position, batch.rows
         for share in shares:
-            work, slot, end = share.work, share.work.sequence.slot, at + share.count
-            batch.tokens[at:end] = work.tokens[work.done : work.done + share.count]
-            batch.slot[at:end] = slot.number
-            batch.position[at:end] = np.arange(slot.length, slot.length + share.count)
-            batch.rows[row : row + share.rows] = np.arange(end - share.rows, end)
-            at, row = end, row + share.rows
+            slot, count = share.slot, len(share.tokens)
+            if count == 1:  # which most are
+                tokens[at], slots[at], positions[at] = share.tokens[0], slot.number, slot.length
+            else:
+                tokens[at : at + count], slots[at : at + count] = share.tokens, slot.number
+                positions[at : at + count] = np.arange(slot.length, slot.length + count)
+            at += count
+            if share.rows == 1:
+                rows[row] = at - 1
+            else:
+                rows[row : row + share.rows] = np.arange(at - share.rows, at)
+            row += share.rows
+        self._fill_up(batch, at, row)
+
+    def _fill_up(self, batch: StepArguments, at: int, row: int) -> None:
+        batch.rows[row:] = at - 1
+        if at == len(batch.tokens):
+            return
         first = int(batch.position[:at].argmin())
         for column in (batch.tokens, batch.slot, batch.position):
             column[at:] = column[first]
         if self.keeps is Keeps.LAST:
             batch.position[at:] = -1
-        batch.rows[row:] = at - 1
-
-    def _settle(self, shares: list[Share], logits: np.ndarray) -> None:
-        """The tokens are in the cache now. A new length is all that says so: an interrupt leaves
-        nothing half done."""
-        row = 0
-        for share in shares:
-            work, slot = share.work, share.work.sequence.slot
-            slot.tokens[slot.length : slot.length + share.count] = work.tokens[
-                work.done : work.done + share.count
-            ]
-            if share.rows:
-                work.batch, work.row = logits, row
-                work.parts[work.done] = logits[row : row + share.rows]
-            row += share.rows
-            work.sequence.round = self.rounds
-            slot.length += share.count
 
 
 def raise_first(works: list[Work]) -> None:
@@ -606,6 +563,15 @@ def raise_first(works: list[Work]) -> None:
         del error
 
 
+def release_pages(view: np.ndarray) -> None:
+    """The whole pages of some bytes go back to the system; read again, they are zeros."""
+    start = view.__array_interface__["data"][0]
+    first, last = -(-start // mmap.PAGESIZE), (start + view.nbytes) // mmap.PAGESIZE
+    if sys.platform == "linux" and last > first:
+        address, nbytes = first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), MADV_DONTNEED)
+
+
 def batch_size(count: int) -> int:
     """The size of batch that takes `count` tokens or rows: few sizes, as each has tables and memory
     of its own."""
@@ -614,40 +580,31 @@ def batch_size(count: int) -> int:
     return -(-count // TILE) * TILE if count <= SMALL else 1 << (count - 1).bit_length()
 
 
-def shares_of(queue: list[Work], room: int = CHUNK) -> list[Share]:
-    """What goes into the next batch: the short works whole, of the longest what fits without
-    filling."""
-    waiting = sorted(queue, key=lambda work: work.left)
-    shares = []
-    for work in waiting:
+def waiting_shares(queue: list[Work], room: int = CHUNK) -> list[tuple[Work, int]]:
+    """What goes into the next batch, and how much of it: the short works whole, of the longest what
+    fits without filling."""
+    parts = []
+    for work in sorted(queue, key=lambda work: work.left):
         count = min(work.left, room, EVERY if work.every else CHUNK)
         if count:
-            shares.append(share_of(work, count))
+            parts.append((work, count))
             room -= count
-    return trimmed(shares)
-
-
-def trimmed(shares: list[Share]) -> list[Share]:
-    """A batch too large for the small sizes is cut down to a power of two, at the end of its
-    longest works."""
-    total = sum(share.count for share in shares)
-    surplus = total - (1 << (total.bit_length() - 1)) if total > SMALL else 0
-    kept = list(shares)
+    surplus = sum(count for _, count in parts)
+    surplus -= best_size(surplus)
     while surplus:
-        last = kept.pop()
-        cut = min(surplus, last.count)
-        surplus -= cut
-        if last.count > cut:
-            kept.append(share_of(last.work, last.count - cut))
-    return kept
+        work, count = parts.pop()
+        if count > surplus:
+            parts.append((work, count - surplus))
+        surplus -= min(surplus, count)
+    return parts
+
+
+def best_size(tokens: int) -> int:
+    """So many of some tokens make a batch without filling; those of small sizes go as they are."""
+    return tokens if tokens <= SMALL else 1 << tokens.bit_length() - 1
 
 
 def logits_of(works: list[Work]) -> np.ndarray:
-    """The rows of all works one after another; in place where they are neighbours in one batch."""
-    if len(works) == 1 and len(works[0].parts) == 1:
-        return next(iter(works[0].parts.values()))
-    first, last = works[0], works[-1]
-    neighbours = all(a.batch is b.batch and a.row + 1 == b.row for a, b in pairwise(works))
-    if neighbours and first.batch is not None and not any(work.every for work in works):
-        return first.batch[first.row : last.row + 1]
-    return np.concatenate([part for work in works for part in work.parts.values()])
+    """The rows of all works one after another."""
+    parts = [part for work in works for part in work.parts]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

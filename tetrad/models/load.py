@@ -189,5 +189,8 @@ def read_tokenizer(metadata: Mapping[str, object], file: ModelFile, config: Conf
     if count > config.vocab:  # said before anything is made of them
         message = f"{count} tokens have no more than {config.vocab} rows in token_embd.weight"
         raise FileFormatError(message, file=path, part="key tokenizer.ggml.tokens")
-    made: Tokenizer = lazy.module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
+    try:
+        made: Tokenizer = lazy.module("tetrad.text.tokenizer").tokenizer_from_gguf(metadata)
+    except FileFormatError as error:  # made of metadata, it does not know the file
+        raise error.of(path) from None
     return made

@@ -1,9 +1,9 @@
 """Models, model: what `td.load` gives. Prompts, messages and settings in; text, logits or vectors
 out.
 
-A request is checked here, then it is a `Generation`, which gives a `Completion`, or an iterator of
-`Piece`s whose last one brings it. Requests from several threads share batches; each has the bits it
-would have alone.
+A request is checked here, then a `Batcher` carries it on, which gives a `Completion`, or an
+iterator of `Piece`s whose last one brings it. Requests from several threads share batches; each has
+the bits it would have alone.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
+from tetrad.backends.cpu.pool import use_threads
 from tetrad.core import lazy
 from tetrad.core.errors import (
     ContextError,
@@ -25,21 +25,35 @@ from tetrad.core.errors import (
     TextError,
     UnsupportedError,
 )
+from tetrad.core.extras import check_extra
 from tetrad.core.floats import guarded
 from tetrad.core.visible import one_line
+from tetrad.models.checks import check_count
 from tetrad.models.config import Config
-from tetrad.models.constraints import Grammars
 from tetrad.models.damage import are_wrong, described, no_numbers
-from tetrad.models.dry import Heads, breaker_heads
+from tetrad.models.decoding.batcher import Batcher
+from tetrad.models.decoding.constraints import Constraint, Grammars
+from tetrad.models.decoding.drafts import check_alike
+from tetrad.models.decoding.dry import Heads, breaker_heads
+from tetrad.models.decoding.generation import Completion, Generation, Request
+from tetrad.models.decoding.reasoning import ReasoningBudget
+from tetrad.models.decoding.settings import (
+    LARGEST_SEED,
+    AnswerSettings,
+    Settings,
+    checked,
+    takes_settings,
+)
+from tetrad.models.decoding.stream import Stream, answers
 from tetrad.models.embedding import TextEncoder, every_row, pooled, ranked
 from tetrad.models.engine import Engine
-from tetrad.models.generation import Generation, Request, Stream
 from tetrad.models.load import ModelParts, load_parts
-from tetrad.models.settings import Settings, checked, takes_settings
 
 if TYPE_CHECKING:
+    from tetrad.models.chatting import ChatTurn
     from tetrad.text.chat import ChatTemplate
     from tetrad.text.tokenizer import Tokenizer
+    from tetrad.text.tools import ToolDialect
 
 POOLINGS = {1: "mean", 2: "first", 3: "last"}  # pooling_type of the file
 # keys of settings that whoever made the file recommends; of those, by other names here:
@@ -53,6 +67,17 @@ RECOMMENDED = {"temp": "temperature", "penalty_last_n": "repeat_last_n",
     )
 }  # fmt: skip
 Prompt = str | Sequence[int]
+Messages = Sequence[Mapping[str, object]]
+
+
+class ChatSettings(AnswerSettings, total=False):
+    """What `Model.chat` takes besides messages."""
+
+    tools: Any
+    tool_choice: Any
+    parallel_tool_calls: bool
+    think: bool | None
+    template: Mapping[str, Any] | None
 
 
 NAMED_POOLINGS = {"mean": "mean", "cls": "first", "first": "first", "last": "last"}
@@ -62,6 +87,13 @@ def pooling_named(name: object) -> str:
     if not isinstance(name, str) or name not in NAMED_POOLINGS:
         raise SettingError("pooling", "mean, cls or last", name)
     return NAMED_POOLINGS[name]
+
+
+def are_prompts(prompt: object) -> bool:
+    """Several prompts, each text or tokens."""
+    return isinstance(prompt, list | tuple) and any(
+        isinstance(one, str | Sequence | np.ndarray) for one in prompt
+    )
 
 
 @guarded
@@ -75,10 +107,13 @@ def load(
     overrides: Mapping[str, object] | None = None,
     dtype: str = "",
     quantize: str = "",
+    threads: int = 0,
+    draft: str | os.PathLike[str] | None = None,
 ) -> Model:
-    """A model from a GGUF file, or from a Hugging Face folder (config.json, model.safetensors or
-    its shards, tokenizer.json). `context` 0 is what the model was trained for; `slots` sequences
-    can run at a time.
+    """A model from a GGUF file, from a Hugging Face folder (config.json, model.safetensors or its
+    shards, tokenizer.json), or by name: `smollm2`, `qwen3:4b`, `org/repo:Q8_0`, an address of the
+    hub. What a name means is fetched if it is not on this machine. `context` 0 is what the model
+    was trained for; `slots` sequences can run at a time.
 
     `overrides` take the place of metadata: {"rope.scaling.type": "yarn", "rope.scaling.factor":
     4.0}; keys that begin with `rope.` are those of the model's architecture.
@@ -91,9 +126,21 @@ def load(
 
     With `patience`, evaluating a long prompt lets others have their turn, and looks whether it was
     cancelled, about so often (in seconds).
+
+    `draft` is a small model of the same vocabulary, which guesses what this one says next: the same
+    answers, sooner (`draft_max`, `draft_min` and `draft_p_min` of `generate`).
+
+    `threads` is how many compute, in the whole process: the last one said counts. 0 leaves that as
+    it is: TETRAD_THREADS, or as many as there are cores.
     """
+    check_count("threads", threads, 0)
+    if threads:
+        use_threads(threads)
+    path = located(path)
     parts = load_parts(path, context=context, overrides=overrides, dtype=dtype, quantize=quantize)
     model = Model(parts, context=context, slots=slots, kv=kv, patience=patience)
+    if draft is not None:
+        model.use_draft(load(draft, context=model.context, slots=slots))
     model.recipe = partial(
         load,
         os.path.abspath(path),
@@ -104,8 +151,19 @@ def load(
         overrides=overrides,
         dtype=dtype,
         quantize=quantize,
+        threads=threads,
+        draft=draft,
     )
     return model
+
+
+def located(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    """The path; of a text that is none, the one of the model that is called so."""
+    if not isinstance(path, str) or os.path.exists(path):
+        return path
+    check_extra("tokenizers", "td.load")  # before anything is fetched in vain
+    found: str = lazy.provided("models by name").path_of(path)
+    return found
 
 
 class Model:
@@ -126,8 +184,36 @@ class Model:
         self.tokenizer: Tokenizer = parts.tokenizer
         self.name = str(parts.metadata.get("general.name") or os.path.basename(parts.path))
         self.engine = Engine(parts.programs, slots=slots, context=context, kv=kv, patience=patience)
+        self.draft: Model | None = None  # a small one that guesses what this one says
         self.recipe: Callable[[], Model] | None = None  # makes it again
         self._breakers: dict[tuple[str, ...], Heads] = {}
+        self._dialects: dict[str, ToolDialect] = {}
+
+    def __enter__(self) -> Model:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def use_draft(self, draft: Model) -> None:
+        """Have a small model guess what this one says; it needs as many slots."""
+        for model in (self, draft):
+            if not model.engine.can_rewind:
+                name = model.config.arch
+                raise SettingError("draft", "models that can take tokens back", name)
+        check_alike(self.tokenizer, draft.tokenizer, draft.path)
+        self.draft = draft
+        self.__dict__.pop("batcher", None)
+
+    def close(self) -> None:
+        """Gives weights, keys and values back. Requests that still run end with a `ClosedError`,
+        and so does whatever is asked for later."""
+        self.engine.close()
+        for name in ("states", "encoder", "batcher"):
+            self.__dict__.pop(name, None)
+        self.parts.programs.close()
+        if self.draft is not None:
+            self.draft.close()
 
     @property
     def template(self) -> ChatTemplate:
@@ -177,13 +263,35 @@ class Model:
 
     # -- text --------------------------------------------------------------------------------------
 
+    @overload
+    def generate(
+        self, prompt: Prompt, *, stream: Literal[True], **settings: Unpack[AnswerSettings]
+    ) -> Stream: ...
+
+    @overload
+    def generate(
+        self, prompt: Prompt, *, n: int, **settings: Unpack[AnswerSettings]
+    ) -> list[Completion]: ...
+
+    @overload
+    def generate(
+        self, prompt: Prompt, *, stream: Literal[False] = False, **settings: Unpack[AnswerSettings]
+    ) -> Completion: ...
+
+    @overload
+    def generate(
+        self, prompt: list[str] | list[list[int]], **settings: Unpack[AnswerSettings]
+    ) -> list[Completion]: ...
+
     @takes_settings
-    # Completion, or with stream=True Stream
-    def generate(self, prompt: Prompt, **settings: Unpack[Settings]) -> Any:
+    def generate(self, prompt: Any, *, n: int | None = None, **settings: Any) -> Any:
         """Continue a prompt (text or tokens) by at most `max_tokens` tokens (-1 or None: as many as
         fit).
 
         It ends with a token that ends a turn (unless `ignore_eos`), a stop string, or at the limit.
+        A list of prompts is answered side by side, as many at a time as the model has slots; so are
+        `n` answers of one prompt, whose seeds are `seed`, `seed` + 1 and so on: each is the one
+        that its seed gives alone. Both give a list. With `stream` the pieces come as they are made.
         `grammar` and `json_schema` restrict what may come. With `shift` the older half of the
         tokens makes room when the context is full, but not the first `keep` of the prompt (-1: all
         of it). `temperature_first` divides by the temperature before the filters. `speculate`
@@ -192,39 +300,128 @@ class Model:
         those to choose from; `stopping_criteria` gets the same and ends the answer before the next
         token where it returns True. What the other settings mean is told in docs/decoding.md.
         """
+        is_many = are_prompts(prompt)
+        if (is_many or n is not None) and settings.get("stream"):
+            raise SettingError("stream", "False for several answers", True)
+        if is_many and n is not None:
+            raise SettingError("n", "one prompt", f"{len(prompt)} prompts")
+        if is_many:
+            requests = [self.request(one, **settings) for one in prompt]
+        else:
+            requests = self.numbered(prompt, 1 if n is None else n, **settings)
+        begun = [Generation(self, request) for request in requests]
+        if settings.get("stream"):
+            return Stream(self.batcher, begun[0])
+        found = answers(self.batcher, begun)
+        return found if is_many or n is not None else found[0]
+
+    def numbered(self, prompt: Prompt, n: int, **settings: Unpack[Settings]) -> list[Request]:
+        """Requests for `n` answers of one prompt, whose seeds follow each other."""
+        check_count("n", n, 1)
+        first = self.request(prompt, **settings)
+        seed = first.settings["seed"] or 0
+        more = [{**settings, "seed": (seed + i) % (LARGEST_SEED + 1)} for i in range(1, n)]
+        return [first, *[self.request(first.tokens, **one) for one in more]]  # type: ignore[arg-type]
+
+    def request(self, prompt: Prompt, **settings: Unpack[Settings]) -> Request:
+        """What `generate` was asked for, checked: for a `Scheduler`, which carries many on."""
         self.parts.programs.check_predicts("generate")
-        chosen = checked(**settings)
-        constraint = self.grammars.constraint(chosen["grammar"], chosen["json_schema"])
-        request = Request(self.prompt_tokens(prompt), chosen, constraint)
-        pieces = Stream(Generation(self, request))
-        if chosen["stream"]:
-            return pieces
-        with closing(pieces):  # whatever happens, the slot is free again
-            *_, last = pieces
-        return last.completion
+        chosen, tokens = checked(**settings), self.prompt_tokens(prompt)
+        return Request(tokens, chosen, self._constraint(tokens, chosen))
+
+    @cached_property
+    def batcher(self) -> Batcher:
+        """What carries on the requests of those who call `generate`."""
+        draft = None if self.draft is None else self.draft.engine
+        return Batcher(self.engine, patience=self.engine.patience, draft=draft)
+
+    def _constraint(self, tokens: list[int], settings: Settings) -> Constraint | None:
+        """What restricts an answer to these tokens: a grammar, a bound on reasoning."""
+        found = self.grammars.constraint(settings["grammar"], settings["json_schema"])
+        budget = settings["reasoning_budget"]
+        if budget < 0:
+            return found
+        known = [token for token in tokens[-16:] if token < self.tokenizer.vocab_size]
+        reasoning = self.dialect(self.template.source).reasoning(self.tokenizer.decode(known))
+        if reasoning is None:
+            return found
+        return ReasoningBudget(found, self.tokenizer, self.config.vocab, reasoning, budget)
+
+    def dialect(self, template: str) -> ToolDialect:
+        """How the model calls tools and thinks, as a chat template of it shows."""
+        if template not in self._dialects:
+            tools = lazy.module("tetrad.text.tools")
+            self._dialects = {template: tools.dialect_of(template, self.tokenizer)}
+        return self._dialects[template]
+
+    @overload
+    def chat(
+        self, messages: Messages, *, stream: Literal[True], **settings: Unpack[ChatSettings]
+    ) -> Stream: ...
+
+    @overload
+    def chat(
+        self, messages: Messages, *, n: int, **settings: Unpack[ChatSettings]
+    ) -> list[Completion]: ...
+
+    @overload
+    def chat(
+        self,
+        messages: Messages,
+        *,
+        stream: Literal[False] = False,
+        **settings: Unpack[ChatSettings],
+    ) -> Completion: ...
 
     @takes_settings
     def chat(
         self,
-        messages: Sequence[Mapping[str, object]],
+        messages: Messages,
         *,
         tools: Any = None,
+        tool_choice: Any = None,
+        parallel_tool_calls: bool = True,
+        think: bool | None = None,
         template: Mapping[str, Any] | None = None,
-        **settings: Unpack[Settings],
+        n: int | None = None,
+        **settings: Any,
     ) -> Any:
-        """The next message of a conversation; the settings are those of `generate`.
+        """The next message of a conversation, or `n` of them; the settings are those of `generate`.
 
-        `tools` and `template` (a mapping of further variables) go to the chat template.
+        The completion has `content`, `reasoning` and `tool_calls` apart; pieces of a stream are
+        text as the model writes it. What the other arguments mean is told at `turn`.
         """
         self.parts.programs.check_predicts("chat")
-        variables = template or {}
-        if not isinstance(variables, Mapping) or not all(
-            isinstance(name, str) for name in variables
-        ):
-            raise SettingError("template", "a mapping of variables", variables)
-        return self.generate(
-            self.chat_tokens(messages, **{"tools": tools, **variables}), **settings
+        turn = self.turn(
+            messages,
+            tools=tools,
+            tool_choice=tool_choice,
+            parallel_tool_calls=parallel_tool_calls,
+            think=think,
+            template=template,
+            grammar=settings.get("grammar"),
+            json_schema=settings.get("json_schema"),
         )
+        wanted: Any = {**settings, **turn.settings, **({} if n is None else {"n": n})}
+        found: Any = self.generate(turn.tokens, **wanted)
+        if isinstance(found, Stream):
+            return found.then(turn.completed)
+        if isinstance(found, list):
+            return [turn.completed(one) for one in found]
+        return turn.completed(found)
+
+    def turn(self, messages: Sequence[Mapping[str, Any]], **given: Any) -> ChatTurn:
+        """A conversation ready to be answered: tokens and settings for `generate`, and a parser.
+
+        tools                 as in the OpenAI API; the chat template tells the model of them
+        tool_choice           "auto", "none", "required", or one by name
+        parallel_tool_calls   may an answer call several?
+        think                 True or False: reasoning on or off; None: as the template has it
+        template              further variables of the chat template
+        grammar, json_schema  of what is said besides reasoning and calls
+        """
+        turn: ChatTurn = lazy.module("tetrad.models.chatting").chat_turn(self, messages, **given)
+        return turn
 
     def chat_tokens(
         self, messages: Sequence[Mapping[str, object]], /, **variables: Any
@@ -240,6 +437,7 @@ class Model:
 
     def prompt_tokens(self, prompt: Prompt) -> list[int]:
         """The tokens of a prompt, with BOS where the model wants it; an empty one is BOS alone."""
+        self.engine.check_open()
         if isinstance(prompt, bytes) or not isinstance(prompt, str | Sequence | np.ndarray):
             raise TextError(
                 f"prompt: expected text or a list of token ids, got {type(prompt).__name__}"
@@ -254,7 +452,7 @@ class Model:
             tokens = [self.tokenizer.bos]
         self.engine.checked(tokens)
         if len(tokens) > self.context:
-            hint = "load with a larger context, or shorten the prompt"
+            hint = f"load with context={len(tokens)} or more, or shorten the prompt"
             raise ContextError(
                 "the prompt is too long", tokens=len(tokens), context=self.context, hint=hint
             )
@@ -304,7 +502,9 @@ class Model:
         """The hidden states of a text, or an error that says where one is no number."""
         first = 0
         for part in parts:
-            self._check_numbers(part, ~np.isfinite(part), first, "hidden states")
+            finite = np.isfinite(part)
+            if not finite.all():
+                self._check_numbers(part, ~finite, first, "hidden states")
             yield part
             first += len(part)
 

@@ -25,6 +25,7 @@ from tetrad.formats.gguf import Pin
 from tetrad.models.arch import Architecture, BlockInputs, Keeps, TokenBatch
 from tetrad.models.config import Config
 from tetrad.models.library import td
+from tetrad.models.turns import FairTurns
 from tetrad.tracing.array import Array, array_type
 
 CHUNK = 512  # tokens of one step, at most
@@ -149,8 +150,18 @@ class Programs:
     """The step of a model, compiled when first used. `files` are those that weights are still read
     from, in place."""
 
-    def __init__(self, step: Step, files: tuple[Pin, ...] = ()) -> None:
+    def __init__(
+        self, step: Step, files: tuple[Pin, ...] = (), turns: FairTurns | None = None
+    ) -> None:
         self.step, self.config, self.files, self.arch = step, step.config, files, step.arch
+        # whatever runs steps of these weights takes turns: each uses the whole machine
+        self.turns = turns or FairTurns()
+
+    def close(self) -> None:
+        """Lets go of the weights and of all that was compiled around them."""
+        for name in ("chunks", "singles", "texts", "ranks"):
+            self.__dict__.pop(name, None)
+        self.step.outer, self.step.layers, self.files = {}, [], ()
 
     @cached_property
     def chunks(self) -> NamedFunction:
@@ -220,9 +231,8 @@ class Programs:
     def without_head(self) -> Programs:
         """The same model, whose steps give hidden states in place of logits."""
         step = self.step
-        return Programs(
-            Step(step.arch, step.config, step.outer, step.layers, has_head=False), self.files
-        )
+        bare = Step(step.arch, step.config, step.outer, step.layers, has_head=False)
+        return Programs(bare, self.files, self.turns)
 
     def check_files(self) -> None:
         """Raises if weights that lie in a file may have changed with it."""
@@ -238,7 +248,7 @@ class Programs:
             sizes = [plain(kind.nbytes) for kind in kinds]
             what = "keys and values" if self.arch.state.keeps is Keeps.TOKENS else "the state"
             message = f"{sum(sizes) / 2**30:.2f} GiB for {what}, {context} tokens a sequence"
-            hint = "\n  hint: load with a smaller context, or kv='q8_0'"
+            hint = "\n  hint: load with a smaller context=, or with kv='q8_0'"
             raise MemoryError(f"tetrad: cannot allocate {message}{hint}") from None
 
 

@@ -21,19 +21,28 @@ class StreamDecoder:
     """Gives text as ids arrive; the parts joined are `tokenizer.decode(ids)`. U+FFFD only for bytes
     that are no UTF-8.
 
-    `continues`: the ids follow other text, so a leading space is part of it.
+    `continues`: the ids follow other text, so a leading space is part of it. `shown` are texts of
+    special tokens that are not skipped.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, *, skip_special: bool = True, continues: bool = False
+        self,
+        tokenizer: Tokenizer,
+        *,
+        skip_special: bool = True,
+        continues: bool = False,
+        shown: Sequence[str] = (),
     ) -> None:
         self.tokenizer, self.skip_special = tokenizer, skip_special
+        pieces = (piece for text in shown for piece in tokenizer.all_special.split(text))
+        self.shown = frozenset(piece for piece in pieces if isinstance(piece, int))
         self.fresh = not continues
         self.utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def feed(self, i: int) -> str:
         """The text that this token completes; empty in the middle of a character."""
-        piece, self.fresh = self.tokenizer.piece(i, self.fresh, self.skip_special)
+        skip = self.skip_special and i not in self.shown
+        piece, self.fresh = self.tokenizer.piece(i, self.fresh, skip)
         return self.utf8.decode(piece)
 
     def flush(self) -> str:

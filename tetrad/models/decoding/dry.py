@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tetrad.models.settings import Settings
+    from tetrad.models.decoding.settings import Settings
     from tetrad.text.tokenizer import Tokenizer
 
 BREAKERS = ("\n", ":", '"', "*")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tetrad.models.settings import Settings
+    from tetrad.models.decoding.settings import Settings
 
 LIKELIEST = 100  # from which version 1 estimates how fast chances fall
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tetrad.models.dry import Dry, Heads, breaker_heads
-from tetrad.models.settings import Settings, checked
+from tetrad.models.decoding.dry import Dry, Heads, breaker_heads
+from tetrad.models.decoding.settings import Settings, checked
 
 
 def common_end(a: list[int], b: list[int]) -> int:

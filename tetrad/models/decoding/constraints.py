@@ -12,13 +12,13 @@ import re
 import sys
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.core.extras import extra
-from tetrad.models.sampling import mask_words
+from tetrad.models.decoding.sampling import mask_words
 from tetrad.text.vocabulary import TokenKind
 
 if TYPE_CHECKING:
@@ -52,7 +52,20 @@ def spelt_out(gbnf: str) -> str:
     return ESCAPE.sub(character, gbnf)
 
 
-class Constraint:
+class Constraint(Protocol):
+    """What restricts the tokens of an answer: asked before each token, told of each."""
+
+    def mask(self) -> np.ndarray | None:
+        """u32[1, words]: a bit for every token that may come; None when the text is complete."""
+
+    def accept(self, token: int) -> None:
+        """The token has come."""
+
+    def forced(self) -> list[int]:
+        """Tokens that spell what must come next; a draft, as other tokens may spell the same."""
+
+
+class GrammarConstraint:
     """A grammar in the middle of a text."""
 
     def __init__(self, matcher: Any, words: int) -> None:
@@ -60,7 +73,6 @@ class Constraint:
         self.words = np.zeros((1, words), np.uint32)
 
     def mask(self) -> np.ndarray | None:
-        """u32[1, words]: a bit for every token that may come; None when the text is complete."""
         if self.matcher.is_stopped():
             self._check()
             return None
@@ -73,7 +85,6 @@ class Constraint:
         self._check()
 
     def forced(self) -> list[int]:
-        """Tokens that spell what must come next; a draft, as other tokens may spell the same."""
         return [] if self.matcher.is_stopped() else list(self.matcher.compute_ff_tokens())
 
     def _check(self) -> None:
@@ -123,7 +134,7 @@ class Grammars:
                 grammar or json_schema,
                 hint=matcher.get_error().strip()[:300],
             )
-        return Constraint(matcher, mask_words(self.vocab))
+        return GrammarConstraint(matcher, mask_words(self.vocab))
 
     def _grammar(self, grammar: str | Mapping[str, str]) -> str:
         given = {"gbnf": grammar} if isinstance(grammar, str) else grammar

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from tetrad.models.mirostat import Mirostat
-from tetrad.models.sampling import Sampler
-from tetrad.models.settings import checked
+from tetrad.models.decoding.mirostat import Mirostat
+from tetrad.models.decoding.sampling import RowChooser, Sampler
+from tetrad.models.decoding.settings import checked
 from tetrad.tracing.array import Array
 
 VOCAB = 2000
@@ -17,6 +17,13 @@ VOCAB = 2000
 
 def row(scale: float = 2.0, seed: int = 3) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(VOCAB) * scale).astype(np.float32)
+
+
+def chosen(sampler: Sampler, logits: Array, mask: np.ndarray | None = None) -> int:
+    """The next token of one sampler, remembered."""
+    token = RowChooser(VOCAB).choose([sampler], logits, None, [mask])[0].token
+    sampler.remember(token)
+    return token
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -27,7 +34,7 @@ def test_the_mean_surprise_comes_to_what_was_asked_for(version: int, tau: float)
     for i in range(400):
         logits = row(2.5, seed=i)
         before = sampler.mirostat.limit  # type: ignore[union-attr]
-        sampler.choose(Array.from_numpy(logits[None]))
+        chosen(sampler, Array.from_numpy(logits[None]))
         bits.append(tau + (before - sampler.mirostat.limit) / 0.1)  # type: ignore[union-attr]
     assert abs(np.mean(bits[50:]) - tau) < 0.4
 
@@ -35,10 +42,10 @@ def test_the_mean_surprise_comes_to_what_was_asked_for(version: int, tau: float)
 def test_version_2_keeps_what_is_within_the_limit() -> None:
     logits = np.log(np.float32([0.5, 0.25, 0.125, 0.125]))
     for tau, kept in ((0.4, {0}), (0.5, {0}), (1.01, {0, 1}), (1.6, {0, 1, 2, 3})):
-        chosen = {Mirostat(checked(mirostat=2, mirostat_tau=tau, temperature=1.0)).choose(logits,
+        kept_now = {Mirostat(checked(mirostat=2, mirostat_tau=tau, temperature=1.0)).choose(logits,
         u / 64)
                   for u in range(64)}  # fmt: skip
-        assert chosen == kept, tau
+        assert kept_now == kept, tau
 
 
 def test_version_1_keeps_as_many_as_the_formula_says() -> None:
@@ -58,24 +65,23 @@ def test_a_seed_gives_it_again_and_zero_is_greedy() -> None:
     settings = {"mirostat": 2, "temperature": 1.0}
     rows = [Array.from_numpy(row(seed=i)[None]) for i in range(20)]
     drawn = [
-        [Sampler(checked(seed=5, **settings), VOCAB).choose(r).token for r in rows]
-        for _ in range(2)
+        [chosen(Sampler(checked(seed=5, **settings), VOCAB), r) for r in rows] for _ in range(2)
     ]  # type: ignore[arg-type]
     assert drawn[0] == drawn[1]
     greedy = Sampler(checked(mirostat=2, temperature=0.0), VOCAB)
-    assert [greedy.choose(r).token for r in rows] == [int(r.view.argmax()) for r in rows]
+    assert [chosen(greedy, r) for r in rows] == [int(r.view.argmax()) for r in rows]
 
 
 def test_bias_masks_and_penalties_count() -> None:
     logits = Array.from_numpy(row()[None])
     top = int(logits.view.argmax())
     settings = checked(mirostat=2, mirostat_tau=0.1, temperature=1.0, logit_bias={7: 100.0})
-    assert Sampler(settings, VOCAB).choose(logits).token == 7
+    assert chosen(Sampler(settings, VOCAB), logits) == 7
     mask = np.zeros((1, math.ceil(VOCAB / 32)), np.uint32)
     mask[0, 0] = 1 << 9
-    assert Sampler(checked(mirostat=1, temperature=1.0), VOCAB).choose(logits, mask).token == 9
+    assert chosen(Sampler(checked(mirostat=1, temperature=1.0), VOCAB), logits, mask) == 9
     repeated = checked(mirostat=2, mirostat_tau=0.1, temperature=1.0, presence_penalty=100.0)
-    assert Sampler(repeated, VOCAB, [top]).choose(logits).token != top
+    assert chosen(Sampler(repeated, VOCAB, [top]), logits) != top
 
 
 def test_a_row_of_one_possible_token() -> None:

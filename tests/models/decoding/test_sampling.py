@@ -11,8 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tetrad.core.errors import SettingError
-from tetrad.models.sampling import Recent, Sampler, compiled_sample, settings_row
-from tetrad.models.settings import checked
+from tetrad.models.decoding.sampling import (
+    Recent,
+    RowChooser,
+    Sampler,
+    compiled_sample,
+    settings_row,
+)
+from tetrad.models.decoding.settings import checked
 from tetrad.ops.sampling.op import sample
 from tetrad.tracing.array import Array
 
@@ -30,10 +36,17 @@ def logits(rows: int = 20) -> np.ndarray:
     return np.random.default_rng(3).standard_normal((rows, 500)).astype(np.float32) * 2
 
 
+def chosen(sampler: Sampler, row: Array) -> int:
+    """The next token of one sampler, remembered."""
+    token = RowChooser(500).choose([sampler], row)[0].token
+    sampler.remember(token)
+    return token
+
+
 def test_the_sampler_is_the_op_with_consecutive_draws() -> None:
     settings = checked(seed=77, temperature=1.5, top_k=0)
     sampler, rows = Sampler(settings, 500), logits()
-    found = [sampler.choose(Array.from_numpy(rows[i : i + 1])).token for i in range(20)]
+    found = [chosen(sampler, Array.from_numpy(rows[i : i + 1])) for i in range(20)]
     numbers = np.repeat(sampler.numbers, 20, axis=0)
     numbers[:, 3] = np.arange(20)
     nothing = (
@@ -52,12 +65,12 @@ def test_penalties_see_the_prompt_and_the_answer() -> None:
     row[0, :4] = 5, 4.9, 4.8, 4.7
     settings = checked(temperature=0, presence_penalty=1.0, repeat_last_n=2)
     sampler = Sampler(settings, 500, [0, 1, 1])
-    assert [sampler.choose(Array.from_numpy(row)).token for _ in range(4)] == [0, 2, 1, 0]
+    assert [chosen(sampler, Array.from_numpy(row)) for _ in range(4)] == [0, 2, 1, 0]
 
 
 def test_nothing_is_compiled_again_when_settings_change() -> None:
     rows = Array.from_numpy(logits(1))
-    Sampler(checked(), 500).choose(rows)
+    chosen(Sampler(checked(), 500), rows)
     before = set(compiled_sample().found)
     for settings in (
         checked(temperature=0),
@@ -66,7 +79,7 @@ def test_nothing_is_compiled_again_when_settings_change() -> None:
         checked(logit_bias={3: 1.0, 4: -1.0, 5: float("-inf")}),
         checked(dry_multiplier=1.0, dynatemp_range=0.3),
     ):
-        Sampler(settings, 500, [*range(100)] * 2).choose(rows)
+        chosen(Sampler(settings, 500, [*range(100)] * 2), rows)
     assert set(compiled_sample().found) == before
 
 
@@ -88,10 +101,8 @@ def test_dry_comes_after_the_other_penalties() -> None:
     row[0, 5], row[0, 6] = 4.0, 0.3
     for multiplier, token in ((0.9, 5), (1.0, 6)):
         settings = checked(temperature=0, repeat_penalty=2.0, dry_multiplier=multiplier)
-        assert (
-            Sampler(settings, 500, [1, 2, 3, 5, 1, 2, 3]).choose(Array.from_numpy(row)).token
-            == token
-        )
+        sampler = Sampler(settings, 500, [1, 2, 3, 5, 1, 2, 3])
+        assert chosen(sampler, Array.from_numpy(row)) == token
 
 
 @pytest.mark.parametrize(
@@ -120,6 +131,6 @@ def test_settings_of_numpy_and_very_large_ones() -> None:
         checked(top_k=2**40, temperature=1e-3),
         checked(seed=np.int64(3), temperature=np.float32(1e-3)),
     ):
-        assert Sampler(settings, 500).choose(row).token == largest
+        assert chosen(Sampler(settings, 500), row) == largest
     biased = checked(logit_bias={np.int32(7): np.float32(99)}, temperature=0)  # type: ignore[dict-item]
-    assert Sampler(biased, 500).choose(row).token == 7
+    assert chosen(Sampler(biased, 500), row) == 7

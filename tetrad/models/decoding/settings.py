@@ -18,12 +18,13 @@ from tetrad.core import lazy
 from tetrad.core.errors import SettingError, UnknownSettingError
 from tetrad.core.record import record
 from tetrad.models.checks import check_count, check_number, check_texts
-from tetrad.models.dry import BREAKERS
+from tetrad.models.decoding.dry import BREAKERS
 
 MOST_LOGPROBS = 20
 MOST_DRAFTED = 64
 LARGEST_SEED = 2**64 - 1
 WORD = 0xFFFFFFFF
+SMALLEST = 1e-30  # a logit divided by less is no number in f32
 # tokens so far, the logits after them -> logits, or whether to end
 Processor = Callable[[np.ndarray, np.ndarray], Any]
 
@@ -48,7 +49,7 @@ class Positive:
 
     def check(self, name: str, value: object) -> None:
         check_number(name, value, 0.0)
-        if value == 0:
+        if value < SMALLEST:  # type: ignore[operator]
             raise SettingError(name, "a number above 0", value)
 
 
@@ -105,9 +106,9 @@ Rule = Number | Positive | Count | Texts | Ends | Free
 # -- the settings ----------------------------------------------------------------------------------
 
 
-class Settings(TypedDict, total=False):
-    """Settings of `generate`. Names and defaults are those of llama.cpp; docs/decoding.md tells
-    what they mean."""
+class AnswerSettings(TypedDict, total=False):
+    """Settings of an answer. Names and defaults are those of llama.cpp; docs/decoding.md tells what
+    they mean."""
 
     temperature: Annotated[float, Number(0.8, 0.0)]
     top_k: Annotated[int, Count(40, -1)]
@@ -142,10 +143,20 @@ class Settings(TypedDict, total=False):
     grammar: Annotated[str | Mapping[str, str] | None, Free()]
     json_schema: Annotated[Any, Free()]
     logprobs: Annotated[int, Count(0, 0, MOST_LOGPROBS)]
-    stream: Annotated[bool, Free(False)]
     shift: Annotated[bool, Free(False)]
     keep: Annotated[int, Count(0, -1)]
+    preserved_tokens: Annotated[Sequence[str], Texts(())]
+    reasoning_budget: Annotated[int, Count(-1, -1)]
     speculate: Annotated[int, Count(0, 0, MOST_DRAFTED)]
+    draft_max: Annotated[int, Count(16, 0, MOST_DRAFTED)]
+    draft_min: Annotated[int, Count(0, 0, MOST_DRAFTED)]
+    draft_p_min: Annotated[float, Number(0.75, 0.0, 1.0)]
+
+
+class Settings(AnswerSettings, total=False):
+    """Settings of `generate`: those of the answer, and how it comes."""
+
+    stream: Annotated[bool, Free(False)]
 
 
 RULES: dict[str, Rule] = {

@@ -14,7 +14,7 @@ import tetrad as td
 from tests.models.tiny import tiny_model
 from tetrad.core.errors import SettingError, UnsupportedError
 from tetrad.formats import gguf
-from tetrad.models.constraints import Constraint, Grammars
+from tetrad.models.decoding.constraints import GrammarConstraint, Grammars
 from tetrad.models.model import Model
 
 pytest.importorskip("llguidance")
@@ -86,7 +86,7 @@ def test_what_the_grammar_forces_is_drafted(model: Model, monkeypatch: pytest.Mo
     settings = {"grammar": 'root ::= [a-c] " the world of rings " [a-c]', "seed": 3}
     quick = model.generate("the", **settings)
     assert quick.accepted > 3 and quick.accepted <= quick.drafted
-    monkeypatch.setattr(Constraint, "forced", lambda self: [])
+    monkeypatch.setattr(GrammarConstraint, "forced", lambda self: [])
     plain = model.generate("the", **settings)
     assert plain.tokens == quick.tokens and plain.drafted == 0
 
