@@ -29,6 +29,11 @@ class Site:
     seen: list[tuple[str, str | None]] = field(default_factory=list)
     tokens: list[str | None] = field(default_factory=list)
 
+    @property
+    def whole(self) -> list[str]:
+        """The paths of requests for more than a header."""
+        return [path for path, asked in self.seen if asked is None or asked.endswith("-")]
+
 
 def handler(site: Site) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
@@ -51,12 +56,14 @@ def handler(site: Site) -> type[BaseHTTPRequestHandler]:
             extra = {"ETag": tag} if site.has_tags else {}
             asked = self.headers.get("Range")
             if asked and site.has_ranges and self.headers.get("If-Range", tag) == tag:
-                start = int(asked.removeprefix("bytes=").removesuffix("-")) + site.span_shift
+                first, last = asked.removeprefix("bytes=").split("-")
+                start = int(first) + site.span_shift
+                end = min(int(last) + 1, len(data)) if last else len(data)
                 if start >= len(data):
                     self.answer(416, b"")
                 else:
-                    span = f"bytes {start}-{len(data) - 1}/{len(data)}"
-                    self.answer(206, data[start:], extra | {"Content-Range": span})
+                    span = f"bytes {start}-{end - 1}/{len(data)}"
+                    self.answer(206, data[start:end], extra | {"Content-Range": span})
             else:
                 self.answer(200, data, extra)
 

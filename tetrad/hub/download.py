@@ -184,20 +184,24 @@ def forgotten(part: Path, why: str) -> ConnectionError:
 def request(remote: Remote, have: int, tag: Path) -> Any:
     """The open answer; behind the `have` bytes that are there, if the server still has the same
     file."""
-    headers = {"User-Agent": "tetrad", "Accept-Encoding": "identity", **(remote.headers or {})}
-    if have:
-        headers["Range"] = f"bytes={have}-"
-        if known := known_tag(tag):
-            headers["If-Range"] = known
-    opener = urllib.request.build_opener(Redirects())
-    # people paste addresses with letters that are not ASCII
-    url = quote(remote.url, safe=string.punctuation)
+    known = known_tag(tag)
+    wanted = {"Range": f"bytes={have}-"} | ({"If-Range": known} if known else {}) if have else {}
     try:
-        return opener.open(urllib.request.Request(url, headers=headers), timeout=TIMEOUT)
+        return ask(remote, wanted)
     except urllib.error.HTTPError as error:
         if error.code == 416:  # the partial file is longer than the file
             raise forgotten(tag.with_suffix(""), "the partial file does not fit") from None
         raise
+
+
+def ask(remote: Remote, wanted: Mapping[str, str]) -> Any:
+    """The open answer to a request for it, with these headers besides its own."""
+    headers = {"User-Agent": "tetrad", "Accept-Encoding": "identity", **(remote.headers or {})}
+    opener = urllib.request.build_opener(Redirects())
+    # people paste addresses with letters that are not ASCII
+    url = quote(remote.url, safe=string.punctuation)
+    request = urllib.request.Request(url, headers={**headers, **wanted})
+    return opener.open(request, timeout=TIMEOUT)
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):

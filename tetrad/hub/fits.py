@@ -11,23 +11,31 @@ from pathlib import Path
 
 from tetrad.core.errors import HubError
 from tetrad.core.limits import total_memory
+from tetrad.core.visible import one_line
 
 UNITS = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 MARGIN = 64 << 20  # bytes that stay free: a full disk breaks other programs
 
 
 def check_fit(
-    nbytes: int, folder: Path, name: str, *, download: int | None = None, force: bool = False
+    nbytes: int,
+    folder: Path,
+    name: str,
+    *,
+    download: int | None = None,
+    force: bool = False,
+    instead: str = "",
 ) -> None:
-    """Is there disk for what is still to be fetched, and memory for the whole model?"""
+    """Is there disk for what is still to be fetched, and memory for the whole model? `instead` is
+    what would fit."""
     if force:
         return
-    check_disk(nbytes if download is None else download, folder, name)
+    check_disk(nbytes if download is None else download, folder, name, instead)
     memory = total_memory()
     if memory is not None and nbytes > memory:
         raise HubError(
             f"{name} has {gib(nbytes)}, and this machine has {gib(memory)} of memory",
-            hint="take a smaller quant or model, or fetch it all the same with --force",
+            hint=f"{instead or 'take a smaller quant or model'}; {all_the_same(name)}",
         )
 
 
@@ -39,14 +47,24 @@ def most_that_fits(folder: Path, there: int, *, force: bool = False) -> int:
     return room if force or memory is None else min(room, memory)
 
 
-def check_disk(nbytes: int, folder: Path, name: str) -> None:
+def check_disk(nbytes: int, folder: Path, name: str, instead: str = "") -> None:
     free = shutil.disk_usage(existing(folder)).free
     if nbytes + MARGIN > free:
         raise HubError(
             f"{name} needs {gib(nbytes)} more in {folder}, where {gib(free)} are free",
-            hint="make room (`tetrad list`, `tetrad rm MODEL`), set TETRAD_MODELS to another "
-            "folder, or use --force",
+            hint=f"{instead}{', or ' * bool(instead)}make room (`tetrad list`, `tetrad rm MODEL`), "
+            f"or set TETRAD_MODELS to another folder; {all_the_same(name)}",
         )
+
+
+def all_the_same(name: str) -> str:
+    """The way past a refusal."""
+    return f"`tetrad pull {one_line(name)} --force` fetches it all the same"
+
+
+def fits_here(nbytes: int, folder: Path) -> bool:
+    """Is there disk and memory for a model of this size?"""
+    return nbytes <= most_that_fits(folder, 0)
 
 
 def existing(folder: Path) -> Path:

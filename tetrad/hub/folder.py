@@ -1,42 +1,38 @@
 """The hub, the folder: models that are on this machine, found by name.
 
-Receives TETRAD_MODELS; returns paths. A model is a .gguf file below the folder; its name is its
-path there without the ending. Files of the Hugging Face cache are found in place, never copied, and
-never deleted from here.
+Receives TETRAD_MODELS; returns paths. A model is a .gguf file below the folder, or a Hugging Face
+folder; its name is its path there without the ending. What other programs hold (`stores`) is found
+beside it, used in place, never copied, and never deleted from here.
 """
 
 from __future__ import annotations
 
-import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tetrad.core import lazy
 from tetrad.core.errors import FlagError, HubError
 from tetrad.core.flags import flag
-from tetrad.core.record import record
 from tetrad.core.visible import one_line
-
-DEFAULT_QUANT = "Q4_K_M"  # of org/repo, where none is named
-SHARD = re.compile(r"-(\d{5})-of-(\d{5})$")
-QUANT = re.compile(
-    r"(?:^|[-._])((?:UD-)?(?:I?Q\d\w*|TQ\d_\d|MXFP4\w*|BF16|F16|F32))(?:-\d{5}-of-\d{5})?$",
-    re.IGNORECASE,
+from tetrad.hub.known import KNOWN, is_latest
+from tetrad.hub.reference import Means, ModelRef
+from tetrad.hub.stored import (
+    StoredModel,
+    first_files,
+    is_model_folder,
+    quant_of,
+    stored,
+    stored_folder,
+    without_quant,
 )
 
+if TYPE_CHECKING:
+    from tetrad.hub import stores
+else:
+    stores = lazy.later("tetrad.hub.stores")  # a path needs none of them
 
-@record
-class StoredModel:
-    """A model on this machine. A split set is its first file; `paths` are all of them."""
-
-    name: str
-    path: Path
-    paths: tuple[Path, ...]
-    is_ours: bool = True  # false: it lies in the cache of another program
-
-    @property
-    def nbytes(self) -> int:
-        return sum(path.stat().st_size for path in self.paths)
+DEFAULT_QUANT = "Q4_K_M"  # of org/repo, where none is named
 
 
 def models_folder() -> Path:
@@ -52,55 +48,52 @@ def models_folder() -> Path:
 def held_models(folder: Path | None = None) -> list[StoredModel]:
     """Every model that can be named, ours first, each by name."""
     folder = models_folder() if folder is None else folder
-    ours = [held(path, path.relative_to(folder), True) for path in first_files(folder)]
-    return sorted(ours, key=lambda m: m.name.lower()) + sorted(
-        hugging_face_models(), key=lambda m: m.name.lower()
-    )
+    files = (path for path in sorted(folder.rglob("*.gguf")) if path.is_file())
+    ours = [stored(path, path.relative_to(folder)) for path in first_files(files)]
+    places = (path.parent for path in sorted(folder.rglob("config.json")))
+    ours += [
+        stored_folder(place, place.relative_to(folder))
+        for place in places
+        if place != folder and is_model_folder(place)
+    ]
+    return [*sorted(ours, key=lambda model: model.name.lower()), *stores.others_models()]
 
 
-def first_files(folder: Path) -> Iterator[Path]:
-    """The .gguf files below a folder, of split sets the first."""
-    for path in sorted(folder.rglob("*.gguf")):
-        shard = SHARD.search(path.stem)
-        if path.is_file() and (shard is None or int(shard[1]) == 1):
-            yield path
+def held(ref: ModelRef, models: list[StoredModel] | None = None) -> StoredModel | None:
+    """The model on this machine that a word means, by its name here or as what it is elsewhere."""
+    models = held_models() if models is None else models
+    if ref.means is Means.REPO:
+        return of_repository(ref, models)
+    found = find(ref.word, models)
+    if found is not None:
+        return found
+    return of_table(ref, models) if ref.entry else exact(f"{ref.word}:latest", models)
 
 
-def held(path: Path, shown: Path, is_ours: bool) -> StoredModel:
-    return StoredModel(SHARD.sub("", shown.with_suffix("").as_posix()), path, shards(path), is_ours)
+def of_repository(ref: ModelRef, models: list[StoredModel]) -> StoredModel | None:
+    if ref.file:
+        return exact(f"{ref.repo}/{stored(Path(ref.file), Path(ref.file)).name}", models)
+    word = f"{ref.repo}:{ref.quant}" if ref.quant else ref.repo
+    tagged = f"{ref.repo}:{ref.quant or 'latest'}"  # as ollama has it
+    return find(word, models) or exact(f"hf.co/{tagged}", models) or exact(tagged, models)
 
 
-def shards(path: Path) -> tuple[Path, ...]:
-    if not (shard := SHARD.search(path.stem)):
-        return (path,)
-    count = int(shard[2])
-    names = (f"{path.stem[: shard.start()]}-{i + 1:05}-of-{count:05}.gguf" for i in range(count))
-    return tuple(found for name in names if (found := path.with_name(name)).exists())
+def of_table(ref: ModelRef, models: list[StoredModel]) -> StoredModel | None:
+    """A model of the table: from where it is fetched, or as ollama calls it, where no other quant
+    is asked for."""
+    entry = ref.entry
+    if entry is None:
+        return None
+    names = [entry.file.removesuffix(".gguf")] if entry.file else []
+    if entry in KNOWN:
+        names += [entry.name]
+        names += [f"{entry.family}:latest"] if is_latest(entry) else []
+    found = find(f"{entry.repo}:{entry.quant}", models)
+    return found or next(filter(None, (exact(name, models) for name in names)), None)
 
 
-def hugging_face_models() -> Iterator[StoredModel]:
-    """What `huggingface_hub` has fetched for other programs:
-    models--ORG--REPO/snapshots/REVISION/FILE."""
-    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
-    cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
-    for repo in sorted(cache.glob("models--*--*")):
-        newest = sorted(repo.glob("snapshots/*"), key=lambda p: p.stat().st_mtime)[-1:]
-        for snapshot in newest:
-            org_repo = Path(*repo.name.split("--")[1:])
-            for path in first_files(snapshot):
-                yield held(path, org_repo / path.relative_to(snapshot), False)
-
-
-def quant_of(name: str) -> str:
-    """The kind of weights a file name speaks of, empty if of none.
-
-    >>> quant_of("SmolLM2-135M-Instruct.Q4_1"), quant_of("Qwen3-4B-Q4_K_M-00001-of-00002")
-    ('Q4_1', 'Q4_K_M')
-    >>> quant_of("model")
-    ''
-    """
-    found = QUANT.search(name)
-    return found[1].upper() if found else ""
+def exact(name: str, models: list[StoredModel]) -> StoredModel | None:
+    return next((model for model in models if model.name.lower() == name.lower()), None)
 
 
 def find(name: str, models: list[StoredModel] | None = None) -> StoredModel | None:
@@ -133,7 +126,8 @@ def whole_name(word: str, models: Named) -> list[StoredModel]:
 
 
 def last_part(word: str, models: Named) -> list[StoredModel]:
-    return [m for name, m in models if name.rpartition("/")[2] == word]
+    """Of names that are paths: those of ollama (`someone/model:tag`) mean themselves only."""
+    return [m for name, m in models if ":" not in name and name.rpartition("/")[2] == word]
 
 
 def named_part(word: str, models: Named) -> list[StoredModel]:
@@ -158,15 +152,6 @@ def repository(word: str, models: Named) -> list[StoredModel]:
 
 def has_quant(model: StoredModel, quant: str) -> bool:
     return not quant or quant_of(model.name) == quant.upper()
-
-
-def without_quant(name: str) -> str:
-    """
-    >>> without_quant("org/repo/Qwen3-4B-Q4_K_M"), without_quant("model")
-    ('org/repo/Qwen3-4B', 'model')
-    """
-    found = QUANT.search(name)
-    return name[: found.start()] if found else name
 
 
 def to_remove(name: str, every: bool = False) -> list[StoredModel]:
@@ -195,9 +180,10 @@ def ambiguous(name: str, models: list[StoredModel], hint: str = "write the whole
 
 def check_ours(model: StoredModel) -> None:
     if not model.is_ours:
+        way = stores.WAYS_TO_DELETE[model.holder].format(one_line(model.name))
         raise HubError(
-            f"{model.name} lies in the cache of another program, {model.path}",
-            hint="delete it there: `hf cache rm`, or the file",
+            f"{one_line(model.name)} is held by {model.holder}, in {one_line(str(model.path))}",
+            hint=f"nothing of other programs is deleted from here: {way}",
         )
 
 
@@ -206,18 +192,24 @@ def remove(model: StoredModel) -> int:
     check_ours(model)
     freed = model.nbytes
     for path in model.paths:
-        path.unlink()
+        path.unlink(missing_ok=True)
         leftover(path).unlink(missing_ok=True)
         origin_of(path).unlink(missing_ok=True)
-    parent = model.path.parent
-    while (
-        parent != models_folder()
-        and parent.is_relative_to(models_folder())
-        and not any(parent.iterdir())
-    ):
-        parent.rmdir()
-        parent = parent.parent
+    for place in sorted({path.parent for path in model.paths}, key=lambda p: -len(p.parts)):
+        remove_empty(place)
     return freed
+
+
+def remove_empty(place: Path) -> None:
+    """The folder, and those it lies in, as far as they are empty and ours."""
+    top = models_folder()
+    while place != top and place.is_relative_to(top) and is_empty(place):
+        place.rmdir()
+        place = place.parent
+
+
+def is_empty(place: Path) -> bool:
+    return place.is_dir() and not any(place.iterdir())
 
 
 def origin_of(path: Path) -> Path:

