@@ -27,6 +27,7 @@ GENERATORS = {
     "replaced": 20,
     "metadata": 100,
     "program_bytes": 20_000,
+    "requests": 10,
 }
 WHOLE = 2000
 

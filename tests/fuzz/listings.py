@@ -182,6 +182,7 @@ def pulling(site: Site, place: Path) -> Iterator[None]:
     """Everybody looks for models in `place`, and for Hugging Face at this server; nobody waits
     between two tries."""
     variables = {"TETRAD_MODELS": str(place / "models"), "HF_HUB_CACHE": str(place / "none")}
+    variables |= {"OLLAMA_MODELS": str(place / "none"), "LLAMA_CACHE": str(place / "none")}
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ, variables))
         stack.enter_context(patch.object(constants, "ENDPOINT", site.address))

@@ -1,0 +1,1 @@
+"""Serve, Anthropic: the API of Anthropic's messages."""

@@ -1,0 +1,1 @@
+"""Serve, llama.cpp: what its server has beside the API of OpenAI."""

@@ -1,0 +1,1 @@
+"""Serve, ollama: the API of ollama, a file a group of endpoints."""

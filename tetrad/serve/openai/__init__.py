@@ -1,0 +1,1 @@
+"""Serve, OpenAI: the API of OpenAI, a file an endpoint."""
