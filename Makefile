@@ -18,7 +18,7 @@ EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
 EMULATED_TESTS := tests/backends/llvm tests/lower tests/ops tests/quant/test_lanes.py tests/arrays/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow test-emulated test-aarch64 replay docs ptx lint bench bench-kernels bench-llm peers fuzz clean
+.PHONY: run demo test test-slow test-emulated test-aarch64 test-clients replay docs ptx lint bench bench-kernels bench-llm bench-serve peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -28,7 +28,10 @@ demo: $(RUN_READY)
 	$(VENV)/bin/python -m tetrad.demo
 
 # One process for each processor; `python -m pytest tests/graph` and the like are for single parts.
+# The tests of the web page need a browser: Debian's, if we may install it, else they are skipped.
 test: lint
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || { apt-get update && apt-get install --yes chromium; } \
+	  || echo "chromium could not be installed; the tests of the web page are skipped" >&2
 	$(VENV)/bin/python -m pytest -n auto
 
 test-slow: $(TEST_READY)
@@ -43,7 +46,13 @@ test-emulated: $(TEST_READY)
 	    $(EMULATED_TESTS) || exit 1; \
 	done
 
-# AArch64 in qemu's user mode, on a Debian system: the same bits as here, and tests there. Half an hour on two processors;
+# The packages that people talk to servers with (openai for Python and JavaScript, ollama, LangChain, litellm), in an
+# environment of their own, against `tetrad serve` with SmolLM2. Needs Node.js.
+test-clients: $(TEST_READY)
+	$(VENV)/bin/python -m tests.clients
+
+# AArch64 in qemu's user mode, on a Debian system: the same bits as here, and a share of the tests there; AARCH64_SHARE=1 runs
+# all of them. About an hour on two processors;
 # PARTS is any of: bits levels tokens tests.
 test-aarch64: $(TEST_READY)
 	@command -v qemu-aarch64 >/dev/null || test "$$(id -u)" != 0 || apt-get install --yes qemu-user
@@ -84,8 +93,12 @@ bench-kernels: $(KERNELS_READY)
 
 # llama.cpp is built from source here: it needs a C++ compiler and some minutes.
 bench-llm: $(LLM_READY)
-	$(PEERS)/bin/python bench/llm.py --picture docs/bench-llm.svg
+	$(PEERS)/bin/python bench/speeds.py --picture docs/bench-llm.svg
+	$(PEERS)/bin/python bench/llm.py
 	$(PEERS)/bin/python bench/quality.py
+
+bench-serve: $(LLM_READY)
+	$(PEERS)/bin/python bench/serve.py
 
 peers: $(PEERS_READY)
 
@@ -104,7 +117,7 @@ $(PEERS)/bin/python:
 
 # The stamps are order-only on the interpreter: pip touches files in the environment, that is no reason to reinstall.
 $(RUN_READY): pyproject.toml | $(VENV)/bin/python
-	$(call install,$(VENV),--editable '.[lm]')
+	$(call install,$(VENV),--editable '.[serve]')
 	touch $@
 
 $(TEST_READY): pyproject.toml | $(VENV)/bin/python
@@ -116,7 +129,7 @@ $(PEERS_READY): pyproject.toml | $(PEERS)/bin/python
 	touch $@
 
 $(LLM_READY): $(PEERS_READY)
-	$(call install,$(PEERS),--editable '.[lm]' llama-cpp-python)
+	$(call install,$(PEERS),--editable '.[serve]' 'llama-cpp-python[server]')
 	touch $@
 
 $(KERNELS_READY): $(PEERS_READY)

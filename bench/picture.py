@@ -1,10 +1,11 @@
-"""Bench, picture: rows in, an SVG out. A bar is a ratio on a logarithmic scale, its tick the figure
-to reach."""
+"""Bench, picture: rows in, an SVG out. `bars`: a bar is a ratio on a logarithmic scale, its tick
+the figure to reach. `side_by_side`: two bars a model, panels with scales of their own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 from xml.sax.saxutils import escape
 
@@ -67,6 +68,72 @@ def bar(row: Shown, y: float, x: Callable[[float], float]) -> str:
         text(max(end, x(goal)) + 8, y + 13, f"{ratio:.2f}{mark}", "start", 'fill="#333"'),
     ]
     return "\n".join(parts)
+
+
+# -- two bars a model ------------------------------------------------------------------------------
+
+BAR, PAIR, HEAD = 13, 36, 34  # heights: of a bar, of two of them, of a title
+PAIR_COLOURS = ("#2a7f62", "#9aa5ad")
+
+
+@dataclass(frozen=True, slots=True)
+class Speeds:
+    """Tokens a second of one model, on both sides."""
+
+    name: str
+    ours: float
+    theirs: float
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """What is done, and how quickly, on a scale from zero to the best of the panel."""
+
+    title: str
+    speeds: Sequence[Speeds]
+
+
+def side_by_side(title: str, subtitle: str, sides: tuple[str, str], panels: Sequence[Panel]) -> str:
+    shown = [panel for panel in panels if panel.speeds]
+    height = TOP + sum(HEAD + PAIR * len(panel.speeds) for panel in shown) + 12
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+        'font-family="sans-serif" font-size="13" role="img">',
+        f"<title>{escape(title)}: {escape(' and '.join(sides))}</title>",
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        text(20, 26, title, "start", 'font-size="16" font-weight="bold"'),
+        text(20, 46, subtitle, "start", 'fill="#555"'),
+        *(legend(side, i) for i, side in enumerate(sides)),
+    ]
+    y = float(TOP)
+    for panel in shown:
+        parts += panel_parts(panel, y)
+        y += HEAD + PAIR * len(panel.speeds)
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def legend(side: str, place: int) -> str:
+    x = WIDTH - RIGHT - 200 + 100 * place
+    box = f'<rect x="{x}" y="16" width="12" height="12" fill="{PAIR_COLOURS[place]}"/>'
+    return box + text(x + 18, 26, side, "start")
+
+
+def panel_parts(panel: Panel, y: float) -> list[str]:
+    most = max(max(pair.ours, pair.theirs) for pair in panel.speeds)
+    parts = [text(20, y + 20, panel.title, "start", 'font-weight="bold"')]
+    for i, pair in enumerate(panel.speeds):
+        top = y + HEAD + PAIR * i
+        parts.append(text(LEFT - 12, top + BAR + 4, pair.name, "end"))
+        for j, value in enumerate((pair.ours, pair.theirs)):
+            length = (WIDTH - LEFT - RIGHT) * value / most if most else 0.0
+            at = top + j * (BAR + 1)
+            parts.append(
+                f'<rect x="{LEFT}" y="{at:.1f}" width="{length:.1f}" height="{BAR}" '
+                f'fill="{PAIR_COLOURS[j]}"/>'
+            )
+            said = f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+            parts.append(text(LEFT + length + 8, at + 11, said, "start", 'fill="#333"'))
+    return parts
 
 
 def upright(x: float, top: float, bottom: float, look: str) -> str:

@@ -51,4 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "models"
     monkeypatch.setenv("TETRAD_MODELS", str(place))
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hugging-face"))
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "ollama"))
+    monkeypatch.setenv("LLAMA_CACHE", str(tmp_path / "llama.cpp"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     return place

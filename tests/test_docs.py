@@ -221,6 +221,14 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=name_of)
+def test_links_of_the_site_stay_on_it(page: Path) -> None:
+    """`make docs` has the pages of docs/ alone, and refuses to build with a link that leads out."""
+    links = [link.partition("#")[0] for link in LINK.findall(page.read_text())]
+    targets = [(page.parent / link).resolve() for link in links if link and "://" not in link]
+    assert [str(target) for target in targets if not target.is_relative_to(DOCS)] == []
+
+
 @pytest.fixture(scope="module")
 def words_of_the_source() -> set[str]:
     files = [ROOT / "Makefile", ROOT / "pyproject.toml"]

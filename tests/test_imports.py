@@ -24,7 +24,7 @@ ORDER = (
     "passes", "lower", "backends/llvm", "backends/cpu", "backends/cuda", "backends",
     "compiler",
     "linalg", "fft", "random", "nn", "optim",
-    "formats", "text", "models", "hub", "explain", "compat", "cli",
+    "formats", "text", "models", "hub", "explain", "compat", "serve", "cli",
 )  # fmt: skip
 PACKAGE = "tetrad"
 PLACE = {name: i for i, name in enumerate((*ORDER, PACKAGE))}

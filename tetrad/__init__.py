@@ -39,6 +39,7 @@ lazy.PROVIDERS.update(
         "targets": "tetrad.backends",
         "ptx": "tetrad.backends.cuda.ptx",
         "kernel launches": "tetrad.compiler.dispatch",
+        "models by name": "tetrad.hub.by_name",
     }
 )
 

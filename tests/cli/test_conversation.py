@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tetrad.cli.chat import block, said
-from tetrad.cli.conversation import CommandError, Conversation, Ended
+from tetrad.cli.talk.conversation import CommandError, Conversation, Ended
+from tetrad.cli.talk.local import LocalPartner
 
 
 class Echo:
@@ -25,19 +26,33 @@ class Echo:
         """A token for every character, and one before each message, which is the message."""
         return [token for message in messages for token in (message, *message["content"])]
 
-    def generate(self, tokens: list[Any], **settings: Any) -> list[Any]:
-        return [[token for token in tokens if isinstance(token, dict)], settings]
+    def generate(self, tokens: list[Any], **settings: Any) -> Any:
+        self.asked = [token for token in tokens if isinstance(token, dict)], settings
+        return iter(())
+
+
+def asked(talk: Conversation, text: str) -> tuple[list[dict[str, str]], dict[str, Any]]:
+    """The messages and settings that a question leads to."""
+    talk.ask(text)
+    found: Any = talk.partner
+    messages, settings = found.model.asked
+    return messages, settings
+
+
+def conversation(settings: dict[str, Any], system: str | None = None) -> Conversation:
+    model: Any = Echo()
+    return Conversation(LocalPartner(model), settings, system)
 
 
 @pytest.fixture
 def talk() -> Conversation:
-    return Conversation(Echo(), {"temperature": 0.8, "seed": None, "max_tokens": -1}, "Be kind.")  # type: ignore[arg-type]
+    return conversation({"temperature": 0.8, "seed": None, "max_tokens": -1}, "Be kind.")
 
 
 def test_messages_grow_and_carry_the_system_message(talk: Conversation) -> None:
     talk.ask("Hi")
     talk.keep("Hello")
-    messages, settings = talk.ask("And?")  # type: ignore[misc]
+    messages, settings = asked(talk, "And?")
     assert [m["role"] for m in messages] == ["system", "user", "assistant", "user"]
     assert settings == {"stream": True, "temperature": 0.8, "seed": None, "max_tokens": -1}
 
@@ -60,6 +75,12 @@ def test_settings(talk: Conversation) -> None:
     assert talk.messages == [{"role": "system", "content": "Be brief."}]
     talk.command("/set verbose")
     assert talk.is_verbose
+    assert talk.command("/set hidethinking") == "thoughts are hidden" and talk.hides
+    assert talk.command("/set nowordwrap") == "words do not wrap" and not talk.wraps
+    assert talk.command("/set nothink") == "the model is asked not to think"
+    assert talk.settings["template"] == {"enable_thinking": False}
+    talk.command("/set think")
+    assert talk.settings["template"] == {"enable_thinking": True}
     assert "temperature" in talk.command("/show") and "max_tokens" in talk.command(
         "/show parameters"
     )
@@ -90,7 +111,7 @@ def test_save_and_load(talk: Conversation, tmp_path: Path) -> None:
     talk.keep("Hallo")
     path = tmp_path / "a talk.json"
     assert talk.command(f'/save "{path}"') == f"2 messages are in {path}"
-    other = Conversation(Echo(), {})  # type: ignore[arg-type]
+    other = conversation({})
     assert other.command(f"/load '{path}'") == f"2 messages from {path}"
     assert other.messages == talk.messages
     talk.command("/clear")
@@ -98,7 +119,7 @@ def test_save_and_load(talk: Conversation, tmp_path: Path) -> None:
 
 
 def full(*turns: tuple[str, str]) -> Conversation:
-    talk = Conversation(Echo(), {"shift": True, "keep": 0}, "Kind.")  # type: ignore[arg-type]
+    talk = conversation({"shift": True, "keep": 0}, "Kind.")
     talk.turns = [{"role": role, "content": content} for role, content in turns]
     return talk
 
@@ -107,18 +128,18 @@ def test_a_full_context_forgets_the_oldest_turns_and_keeps_the_system_message() 
     talk = full(
         ("user", "one one"), ("assistant", "1" * 8), ("user", "two two"), ("assistant", "2" * 8)
     )
-    messages, settings = talk.ask("three")  # type: ignore[misc]
+    messages, settings = asked(talk, "three")
     assert [m["content"] for m in messages] == ["Kind.", "two two", "22222222", "three"]
     assert talk.messages == messages and settings["keep"] == 6  # the message, its five characters
     talk.keep("3")
-    assert [m["content"] for m in talk.ask("x")[0]] == [
+    assert [m["content"] for m in asked(talk, "x")[0]] == [
         "Kind.",
         "two two",
         "22222222",
         "three",
         "3",
         "x",
-    ]  # type: ignore[index]
+    ]
 
 
 def test_what_a_system_said_among_the_turns_is_kept() -> None:
@@ -129,7 +150,13 @@ def test_what_a_system_said_among_the_turns_is_kept() -> None:
         ("user", "two"),
         ("assistant", "2"),
     )
-    assert [m["content"] for m in talk.ask("three")[0]] == ["Kind.", "Rule.", "two", "2", "three"]  # type: ignore[index]
+    assert [m["content"] for m in asked(talk, "three")[0]] == [
+        "Kind.",
+        "Rule.",
+        "two",
+        "2",
+        "three",
+    ]
 
 
 def test_nothing_is_forgotten_for_a_message_that_never_fits() -> None:

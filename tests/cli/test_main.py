@@ -20,8 +20,8 @@ from tetrad.core.flags import FLAGS, OPTIONS
 
 RUN = "from tetrad.cli.start import main; main()"
 NAMES = (
-    "bench, cache, chat, doctor, embed, inspect, list, perplexity, pull, rerank, rm, "
-    "run, show, tokenize"
+    "bench, cache, chat, completion, doctor, embed, inspect, list, perplexity, ps, pull, "
+    "rerank, rm, run, serve, show, stop, tokenize"
 )
 
 

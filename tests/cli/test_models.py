@@ -30,7 +30,7 @@ def test_pull_fetches_once(invoke: Invoke, folder: Path, tiny_file: Path) -> Non
         printed = invoke("pull", f"{site.address}/tiny.gguf").stdout
         assert f"{folder / 'tiny.gguf'}: " in printed and "KiB in" in printed
         assert "is there already" in invoke("pull", f"{site.address}/tiny.gguf").stdout
-        assert len(site.seen) == 1
+        assert len(site.whole) == 1
 
 
 def test_pull_of_something_unknown(invoke: Invoke) -> None:
@@ -41,13 +41,15 @@ def test_pull_of_something_unknown(invoke: Invoke) -> None:
 
 def test_list(invoke: Invoke, held: Path) -> None:
     heads, line = invoke("list").stdout.splitlines()
-    assert heads.split() == ["NAME", "SIZE", "QUANT", "PARAMS", "CONTEXT"]
+    assert heads.split() == ["NAME", "SIZE", "QUANT", "PARAMS", "CONTEXT", "HELD", "BY", "RUNS"]
     assert line.split() == [
         "org/tiny-GGUF/tiny-F32",
         *gib(held.stat().st_size).split(),
         "F32",
         "125K",
         "512",
+        "tetrad",
+        "yes",
     ]
     (found,) = json.loads(invoke("list", "--json").stdout)
     assert found["name"] == "org/tiny-GGUF/tiny-F32" and found["bytes"] == held.stat().st_size

@@ -21,7 +21,7 @@ from tetrad.cli.options import (
     sampling_settings,
 )
 from tetrad.cli.run import run
-from tetrad.models.settings import RULES, Count, Number, Positive
+from tetrad.models.decoding.settings import RULES, Count, Number, Positive
 
 DEFAULTS = {
     "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0,

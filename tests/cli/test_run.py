@@ -23,7 +23,7 @@ from tests.cli.conftest import Invoke
 from tests.models.reference import forward
 from tests.models.tiny import tiny_model
 from tests.modules import ROOT
-from tetrad.cli.answer import bytes_per_token
+from tetrad.cli.talk.answer import bytes_per_token
 from tetrad.formats import gguf
 from tetrad.hub.describe import describe
 
@@ -129,7 +129,7 @@ def test_no_prompt_and_nobody_to_ask(invoke: Invoke, tiny_file: Path) -> None:
 
 def test_settings_that_cannot_be(invoke: Invoke, tiny_file: Path) -> None:
     assert (
-        "top_p: expected a number from 0 to 1"
+        "--top-p: expected a number from 0 to 1"
         in invoke("run", tiny_file, "Hi", "--top-p", "2", code=1).output
     )
 

@@ -27,7 +27,7 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.arithmetic import add, multiply, square, subtract
 from tetrad.ops.gather import gather
 from tetrad.ops.matmul.op import matmul
-from tetrad.ops.movement import expand, reshape, transpose
+from tetrad.ops.movement import expand, flipped, reshape, transpose
 from tetrad.ops.reduce import reduce_sum
 from tetrad.ops.scatter.op import scatter_add
 from tetrad.ops.transcendental import tanh
@@ -184,6 +184,19 @@ def test_a_donated_input_becomes_the_result() -> None:
     np.testing.assert_array_equal(given[1].owner, arrays[1])
 
 
+def test_a_donated_input_becomes_the_result_beside_numbers_for_all() -> None:
+    """A factor or a row that every element reads does not keep an update from its place."""
+    x, rate, row = arg(0, f32, 4, 5), arg(1, f32), arg(2, f32, 5)
+    spread = [expand(reshape(one, shape=(1, n)), shape=(4, 5)) for one, n in ((rate, 1), (row, 5))]
+    graph = graph_of(add(multiply(x, spread[0]), spread[1]), inputs=[x, rate, row])
+    arrays = [random(4, 5), random(seed=1), random(5, seed=2)]
+    given = [Storage.from_numpy(a.copy()) for a in arrays]
+    (result,) = compile_graph(graph, (0,)).run(given)
+    assert result is given[0]
+    want = evaluate(graph, arrays)[0]
+    assert difference(result.as_numpy(np.dtype(np.float32), (4, 5)), want) is None
+
+
 def test_a_donated_input_that_is_a_result_is_not_copied() -> None:
     """Weights that do not learn, given to a training step and back."""
     x, y = arg(0, f32, 4), arg(1, f32, 4)
@@ -206,6 +219,8 @@ def test_a_donated_input_that_is_still_read_is_not_overwritten(threads: int) -> 
         graph_of(square(x), x, inputs=[x]),
         graph_of(tanh(x), add(x, tanh(x)), multiply(x, x), inputs=[x]),
         graph_of(add(expand(reduce_sum(x, axes=(0,)), shape=(20, 20)), x), inputs=[x]),
+        graph_of(add(x, flipped(x, 0)), inputs=[x]),
+        graph_of(add(x, turned), inputs=[x]),
     ]
     array = random(20, 20)
     for graph in programs:

@@ -189,6 +189,7 @@ def test_every_folder_that_can_shape_a_trace_is_in_the_key() -> None:
         "formats",
         "hub",
         "optim",
+        "serve",
         "text",
     }
 

@@ -113,7 +113,7 @@ KUBERNETES = [
 
 
 @pytest.mark.parametrize(
-    "name", [*KUBERNETES, "MEOW", "VERSION", "HOME", "ENV", "ID", "LOG_LEVEL", "API_KEY", "URL"]
+    "name", [*KUBERNETES, "MEOW", "VERSION", "HOME", "ENV", "ID", "LOG_LEVEL", "APP_SECRET", "URL"]
 )
 def test_a_variable_that_is_none_of_ours_is_told_once_and_stops_nothing(
     name: str, untold: None, capsys: pytest.CaptureFixture[str]

@@ -31,8 +31,5 @@ def test_damaged_models_give_numbers_or_our_errors(
     outcomes = model_mutants.campaign(first=1_000_000, count=20_000, folder=tmp_path)
     with capfd.disabled():
         print(f"\n{dict(outcomes)}")
-    assert (
-        sum(outcomes.values()) == 20_000
-        and outcomes["ran"] > 1000
-        and outcomes["FileFormatError"] > 5000
-    )
+    refused = outcomes["FileFormatError"] + outcomes["FileTooShortError"]
+    assert sum(outcomes.values()) == 20_000 and outcomes["ran"] > 1000 and refused > 5000

@@ -21,6 +21,7 @@ from typing import Any
 import click
 import numpy as np
 
+from tetrad.cli.completion import complete_models
 from tetrad.cli.console import say
 from tetrad.cli.options import CACHES, ModelCommand, model_options, model_path, option, set_threads
 from tetrad.cli.unused import CPU, MAPPED, TILED, gpu_option, place_options, unused
@@ -112,7 +113,7 @@ def pair(value: str) -> tuple[int, int]:
 
 
 @click.command(cls=ModelCommand)
-@click.argument("model", required=False)
+@click.argument("model", shell_complete=complete_models, required=False)
 @model_options
 @option(
     "-p",

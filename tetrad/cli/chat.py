@@ -2,7 +2,7 @@
 
 Lines come from prompt_toolkit where there is a terminal on both sides (history, several lines
 between triple quotes), else from stdin: nothing is drawn into a pipe. Ctrl-C stops the answer and
-not the program; Ctrl-D ends it.
+not the program; Ctrl-Z suspends it, Ctrl-D ends it.
 """
 
 from __future__ import annotations
@@ -18,44 +18,58 @@ from typing import Any
 
 import click
 
-from tetrad.cli.answer import full_context, shown, timing_lines
+from tetrad.cli.completion import complete_models
 from tetrad.cli.console import note, prompt_beside, say
-from tetrad.cli.conversation import CommandError, Conversation, Ended
+from tetrad.cli.groups import GroupedHelp
+from tetrad.cli.hints import in_options
 from tetrad.cli.options import (
     ModelCommand,
     as_text,
     escaping,
     load_options,
-    load_settings,
     model_options,
-    model_path,
-    note_context,
     option,
-    recommended,
     sampling_options,
-    sampling_settings,
     system_options,
     text_options,
 )
-from tetrad.cli.overrides import override_options, overriding
+from tetrad.cli.overrides import override_options
+from tetrad.cli.talk.answer import timing_lines
+from tetrad.cli.talk.conversation import CommandError, Conversation, Ended
+from tetrad.cli.talk.display import Display, present
+from tetrad.cli.talk.opening import (
+    ask_server,
+    is_remote,
+    load_here,
+    server_options,
+    shown_options,
+)
 from tetrad.core.errors import ContextError, TetradError
 from tetrad.core.extras import extra
 from tetrad.core.visible import one_line
 from tetrad.hub.folder import models_folder
-from tetrad.models.generation import Completion
-from tetrad.models.model import load
 
 QUOTES = '"""'
 READY, MORE = ">>> ", "... "
 
 
-@click.command(cls=ModelCommand)
-@click.argument("model", required=False)
+class ChatCommand(GroupedHelp, ModelCommand):
+    """A command that talks. A server needs no packages for models here."""
+
+    def check_packages(self, ctx: click.Context) -> None:
+        if not ctx.params["host"]:
+            super().check_packages(ctx)
+
+
+@click.command(cls=ChatCommand)
+@click.argument("model", shell_complete=complete_models, required=False)
 @system_options
 @option("-st", "--single-turn", "single_turn", is_flag=True, help="One answer, then the end.")
 @option("-v", "--verbose", is_flag=True, help="Timings after each answer, to stderr.")
 @text_options
+@shown_options
 @model_options
+@server_options
 @override_options
 @load_options
 @sampling_options
@@ -66,26 +80,17 @@ def chat(model: str | None, **given: Any) -> None:
 
 
 def converse(word: str | None, given: dict[str, Any]) -> None:
-    """A chat until it ends: options in, the model loaded, then line after line answered."""
-    path = model_path(word, given)
+    """A chat until it ends: options in, whoever answers is there, then line after line answered."""
     if given.pop("conversation") is False:
         raise click.UsageError("-no-cnv completes one prompt: give it")
     for name in ("display_prompt", "verbose_prompt"):
         if given.pop(name):
             note(f"note: --{name.replace('_', '-')} has no effect in a chat")
     given.pop("warmup")  # timings of a chat do not count loading
-    system, verbose, single_turn = (
-        given.pop(name) for name in ("system", "verbose", "single_turn")
-    )
-    overrides, variables = overriding(given)
-    settings = load_settings(given)
-    model = load(path, overrides=overrides, **settings)
-    model.parts.programs.check_predicts("chat")
-    note_context(settings["context"], model.config.context)
-    how = recommended(sampling_settings(given), model.recommended)
-    conversation = Conversation(model, {"template": variables, **how}, system, verbose)
+    single_turn = given.pop("single_turn")
+    conversation = begun(word, given)
     if sys.stdin.isatty():
-        note(f"{one_line(conversation.model.name)}; /help for help, /bye or Ctrl-D to end")
+        note(f"{one_line(conversation.partner.name)}; /help for help, /bye or Ctrl-D to end")
     for text in said(reader()):
         try:
             respond(conversation, text)
@@ -93,6 +98,20 @@ def converse(word: str | None, given: dict[str, Any]) -> None:
             return
         if single_turn and not text.startswith("/"):
             return
+
+
+def begun(word: str | None, given: dict[str, Any]) -> Conversation:
+    system, verbose, hides, wraps = (
+        given.pop(name) for name in ("system", "verbose", "hide_thinking", "wordwrap")
+    )
+    if is_remote(given):
+        conversation = Conversation(*ask_server(word, given), system, verbose)
+    else:
+        found = load_here(word, given, "chat")
+        settings = {"template": found.variables, **found.settings}
+        conversation = Conversation(found.partner, settings, system, verbose)
+    conversation.hides, conversation.wraps = hides, wraps
+    return conversation
 
 
 def respond(conversation: Conversation, line: str) -> None:
@@ -112,34 +131,29 @@ def respond(conversation: Conversation, line: str) -> None:
         note(str(error), style="red")
     except TetradError as error:
         conversation.keep("")
-        note(str(error), style="red")
+        note(in_options(error, click.get_current_context().command), style="red")
         if isinstance(error, ContextError):
             note("  /clear forgets the conversation")
 
 
 def reply(conversation: Conversation, text: str) -> None:
-    start, parts = time.perf_counter(), list[str]()
-    completion: Completion | None = None
+    start = time.perf_counter()
+    display = Display(hides=conversation.hides, wraps=conversation.wraps)
     try:
         stream: Any = conversation.ask(text)
-        with closing(stream) as pieces:
-            for piece in shown(pieces, conversation.model.engine, conversation.length):
-                parts.append(piece.text)
-                completion = piece.completion
-                if terminal_is_gone():
-                    raise Ended
+        with closing(stream) as parts:
+            present(parts, display, conversation.partner.waiting, is_over=terminal_is_gone)
     except KeyboardInterrupt:
+        display.finish()
         say(" ...", end="")
+    if terminal_is_gone():
+        raise Ended
     say("\n", flush=True)
-    conversation.keep("".join(parts))
-    limit = conversation.settings["max_tokens"]
-    if completion is not None and (
-        full := full_context(completion, limit, conversation.model.context)
-    ):
-        note(full)
-    if conversation.is_verbose and completion is not None:
-        lines = timing_lines(completion, 0.0, time.perf_counter() - start)
-        note("\n".join(line for line in lines if not line.startswith("load")))
+    conversation.keep(display.text)
+    if display.note is not None:
+        note(display.note)
+    if conversation.is_verbose and display.cost is not None:
+        note("\n".join(timing_lines(display.cost, 0.0, time.perf_counter() - start)))
 
 
 def terminal_is_gone() -> bool:
@@ -224,7 +238,7 @@ def terminal_reader() -> Reader:
     file = models_folder() / ".chat-history"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)
-    session = toolkit.PromptSession(history=history.FileHistory(str(file)))
+    session = toolkit.PromptSession(history=history.FileHistory(str(file)), enable_suspend=True)
     read: Reader = session.prompt
     return read
 

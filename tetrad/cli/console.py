@@ -34,6 +34,7 @@ from tetrad.hub.download import Progress as Report
 QUIET = 1.0  # seconds that nothing need be said of
 AGAIN = 0.3  # seconds between two lines of progress
 ERASE = "\r\x1b[K"
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 
 console = Console(highlight=False, markup=False, emoji=False)
 notes = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -48,6 +49,13 @@ def write(text: str, *, end: str = "") -> None:
     """Text of a model or a prompt, to stdout at once: shown on a terminal, its own bytes in a
     pipe."""
     sys.stdout.write((visible(text) if sys.stdout.isatty() else text) + end)
+    sys.stdout.flush()
+
+
+def paint(text: str, *, is_dim: bool = False) -> None:
+    """To the terminal that stdout is, at once: text that is visible already, and moves of the
+    cursor between its words."""
+    sys.stdout.write(f"{DIM}{text}{PLAIN}" if is_dim and text else text)
     sys.stdout.flush()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import click
 import numpy as np
 
+from tetrad.cli.completion import complete_models
 from tetrad.cli.console import counting_bar, note, say
 from tetrad.cli.options import (
     READABLE,
@@ -48,7 +49,7 @@ truncate_option = option("--truncate", is_flag=True, help="Cut texts that are to
 
 
 @click.command(cls=ModelCommand)
-@click.argument("model", required=False)
+@click.argument("model", shell_complete=complete_models, required=False)
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @model_options
 @load_options
@@ -191,7 +192,7 @@ def print_vectors(vectors: np.ndarray, output: str) -> None:
 
 
 @click.command(cls=ModelCommand)
-@click.argument("model", required=False)
+@click.argument("model", shell_complete=complete_models, required=False)
 @click.argument("query", required=False)
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @model_options

@@ -15,26 +15,24 @@ from typing import Any
 import click
 import numpy as np
 
+from tetrad.cli.completion import complete_models
 from tetrad.cli.console import Columns, note, say, say_json
 from tetrad.cli.inspect_kernel import inspect_kernel
 from tetrad.cli.inspect_page import write_model_page
 from tetrad.cli.models import facts, kind_table, memory_table
 from tetrad.cli.options import Command, model_options, model_path, option
-from tetrad.explain.story import Explanation, explain
+from tetrad.explain.inside import decode_step
 from tetrad.formats import gguf
-from tetrad.hub.describe import Description, printable
+from tetrad.hub.describe import Description, opened, printable
 from tetrad.hub.fits import gib
-from tetrad.models.load import load_parts
-from tetrad.tracing.array import Array
 
 FEW = 6  # elements of an array that are shown
 LONG = 100  # characters of a value that are shown
 LONG_TEXT = 10_000  # ... and that are written as JSON
-BEFORE = 255  # tokens in the cache when the step is measured
 
 
 @click.command(cls=Command)
-@click.argument("model", required=False)
+@click.argument("model", shell_complete=complete_models, required=False)
 @click.argument("kernel", required=False)
 @model_options
 @option(
@@ -82,8 +80,7 @@ def inspect(
     path = model_path(model, given)
     if page is not None and not page.parent.is_dir():  # said before the work, not after it
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(page))
-    with gguf.open_file(path) as file:
-        found, typed = Description(file.path, file.metadata, file.tensors), file.typed
+    found, typed = opened(str(path))
     if as_json:
         say_json(everything(found, typed, context))
     else:
@@ -157,16 +154,6 @@ def shown(value: Any) -> str:
     )
     whole = f"[{first}]" if len(value) <= FEW else f"{len(value)}: [{first}, ...]"
     return whole if len(whole) <= LONG else f"{whole[: LONG - 4]} ..."
-
-
-def decode_step(path: Path) -> Explanation:
-    """The story of one token after a few others, with every kernel timed."""
-    parts = load_parts(path, context=BEFORE + 1)
-    state = parts.programs.state(1, BEFORE + 1)
-    token, slot, position, rows = (
-        Array.from_numpy(np.array([n], np.int32)) for n in (0, 0, BEFORE, 0)
-    )
-    return explain(parts.programs.single)(token, slot, position, rows, *state)
 
 
 COMMANDS = {"inspect": inspect}

@@ -25,6 +25,9 @@ from tetrad.core.visible import one_line, visible
 COMMANDS = {
     "run": ("run", "Answer one prompt, or chat if there is none."),
     "chat": ("chat", "Talk with a model."),
+    "serve": ("serve", "Models behind HTTP: the API of OpenAI, and a page."),
+    "ps": ("ps", "The models that a running server has in memory."),
+    "stop": ("ps", "Put a model out of the memory of a server."),
     "pull": ("models", "Fetch a model, the small one if none is named."),
     "list": ("models", "The models on this machine."),
     "show": ("models", "What a model is and what it needs."),
@@ -44,6 +47,7 @@ COMMANDS = {
         "works.",
     ),
     "cache": ("cache", "The compile cache on disk."),
+    "completion": ("completion", "A script that completes commands in bash, zsh or fish."),
 }
 # as ollama and git have it
 ALIASES = {"ls": ("list",), "version": ("--version",), "help": ("--help",)}
@@ -56,6 +60,8 @@ class CommandGroup(click.Group):
     """An unknown command is answered with close ones and the known."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Resolved:
+        if ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
             close = get_close_matches(args[0], known)
@@ -87,6 +93,13 @@ class Commands(CommandGroup):
         command: click.Command = module.COMMANDS[cmd_name]
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Names and lines of the table: to complete one loads none."""
+        item = lazy.module("click.shell_completion").CompletionItem
+        found = [item(name, help=line) for name, (_, line) in COMMANDS.items()]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(each for each in found if each.value.startswith(incomplete)), *options]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -101,7 +114,7 @@ class Commands(CommandGroup):
         except click.ClickException as error:
             raise as_shown(error) from None
         except TetradError as error:
-            raise click.ClickException(str(error)) from None
+            raise click.ClickException(self.told(ctx, error)) from None
         except KeyboardInterrupt:
             ctx.exit(start.INTERRUPTED)
         except BrokenPipeError:
@@ -113,9 +126,14 @@ class Commands(CommandGroup):
             raise click.ClickException(one_line(explained(error))) from None
         except MemoryError as error:
             said = str(error).removeprefix("tetrad: ")
-            raise click.ClickException(
-                visible(f"not enough memory{': ' * bool(said)}{said}")
-            ) from None
+            told = self.told(ctx, TetradError(f"not enough memory{': ' * bool(said)}{said}"))
+            raise click.ClickException(told) from None
+
+    def told(self, ctx: click.Context, error: TetradError) -> str:
+        """The text of an error in words of the command line."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        text: str = lazy.module("tetrad.cli.hints").in_options(error, command)
+        return text
 
 
 def as_shown(error: click.ClickException) -> click.ClickException:

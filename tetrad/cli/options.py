@@ -25,10 +25,11 @@ from tetrad.cli.console import note, progress_bar
 from tetrad.cli.unused import ON_OR_OFF, Function, OnOffOption, together, unused_options
 from tetrad.core.errors import HubError
 from tetrad.core.extras import check_extra
+from tetrad.core.record import record
 from tetrad.hub.describe import CACHE_BITS
-from tetrad.hub.hugging_face import is_repo
-from tetrad.hub.pull import SMALL, at_path, can_fetch, held_path, is_url, local, pull, unknown
-from tetrad.models.settings import RULES, Count
+from tetrad.hub.pull import at_path, held_path, local, pull, unknown
+from tetrad.hub.reference import SMALL, Means, ModelRef, is_url, resolve
+from tetrad.models.decoding.settings import RULES, Count
 
 READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -54,6 +55,8 @@ class Command(click.Command):
         super().__init__(*args, **{"context_settings": PARSING, **kwargs})
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # to complete a line that is not whole yet
+            return super().parse_args(ctx, args)
         try:
             return super().parse_args(ctx, self.separated(ctx, args))
         except click.NoSuchOption as error:
@@ -107,8 +110,11 @@ class ModelCommand(Command):
     fetched in vain."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        check_extra("tokenizers", ctx.command_path)
+        self.check_packages(ctx)
         return super().invoke(ctx)
+
+    def check_packages(self, ctx: click.Context) -> None:
+        check_extra("tokenizers", ctx.command_path)
 
 
 def option(*names: str, **settings: Any) -> Callable[[Function], Function]:
@@ -170,11 +176,29 @@ model_options = together(
 
 def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) -> Path:
     """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said. MODEL wins
-    over variables.
+    over variables."""
+    wanted = wanted_model(word, given)
+    if wanted.path is not None:
+        return wanted.path
+    name = wanted.ref.word
+    note(f"{name} is not on this machine: fetching it")
+    with progress_bar(name) as report:
+        return pull(name, report, file=wanted.file, force=force, tell=note)
 
-    What came by -m is a path or a URL, by -hf a repository, and never something else that has such
-    a name.
-    """
+
+@record
+class WantedModel:
+    """What a command line asks for: where it is, or None if it has to be fetched, and `file` the
+    one of the repository that was named."""
+
+    ref: ModelRef
+    path: Path | None
+    file: str | None = None
+
+
+def wanted_model(word: str | None, given: dict[str, Any]) -> WantedModel:
+    """What MODEL, -m or -hf mean. What came by -m is a path or an address, by -hf a repository, and
+    never something else that has such a name."""
     if word is not None and names_model(given):
         raise click.UsageError(
             f"which model: {word}, or {given['file'] or given['repo']}? Name one"
@@ -189,21 +213,17 @@ def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) 
     repo_file, offline = given["repo_file"], given["offline"]
     for key in ("file", "repo", "repo_file", "offline"):
         del given[key]
+    ref = resolve(name)
     if by_path and not is_url(name):
-        return at_path(name)
-    if by_repo and not is_repo(name):
+        return WantedModel(ref, at_path(name))
+    if by_repo and ref.means is not Means.REPO:
         raise HubError(f"-hf {name}: expected org/repo or org/repo:QUANT")
-    if repo_file is None and (found := held_path(name) if by_repo else local(name)) is not None:
-        return found
-    if offline or not can_fetch(name):
-        raise (
-            HubError(f"{name} is not on this machine, and --offline fetches nothing")
-            if offline
-            else unknown(name)
-        )
-    note(f"{name} is not on this machine: fetching it")
-    with progress_bar(name) as report:
-        return pull(name, report, file=repo_file, force=force)
+    path = None if repo_file else held_path(ref) if by_repo else local(name)
+    if path is None and not ref.can_be_fetched:
+        raise unknown(name)
+    if path is None and offline:
+        raise HubError(f"{name} is not on this machine, and --offline fetches nothing")
+    return WantedModel(ref, path, repo_file)
 
 
 def names_model(given: dict[str, Any]) -> bool:
@@ -222,8 +242,7 @@ def is_said(given: dict[str, Any], key: str) -> bool:
 
 MIXES = ("q4_k_m", "q5_k_m", "q6_k", "q8_0")  # of tetrad.models.folder.quantize
 CACHES = click.Choice([kind for kind in CACHE_BITS])
-load_options = together(
-    unused_options,
+loading_options = together(
     option(
         "-c",
         "--ctx-size",
@@ -283,6 +302,7 @@ load_options = together(
         help="How values are kept; as keys.",
     ),
 )
+load_options = together(unused_options, loading_options)
 
 
 def load_settings(given: dict[str, Any]) -> dict[str, Any]:
@@ -399,7 +419,7 @@ sampling_options = together(
 )  # fmt: skip
 
 # options whose values are not those of the settings of that name
-SPELT_OTHERWISE = ("seed", "stop", "grammar")
+SPELT_OTHERWISE = ("seed", "stop", "grammar", "reasoning_budget")
 
 
 def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:

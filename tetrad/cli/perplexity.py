@@ -16,6 +16,7 @@ from typing import Any
 import click
 import numpy as np
 
+from tetrad.cli.completion import complete_models
 from tetrad.cli.console import note, say
 from tetrad.cli.options import (
     READABLE,
@@ -37,7 +38,7 @@ MOST_LOSS = 700.0  # of a token: exp of more is no number
 
 
 @click.command(cls=ModelCommand)
-@click.argument("model", required=False)
+@click.argument("model", shell_complete=complete_models, required=False)
 @model_options
 @option("-f", "--file", "source", type=READABLE, required=True, help="The text; - is stdin.")
 @option(

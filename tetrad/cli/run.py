@@ -11,40 +11,51 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from tetrad.cli.answer import bandwidth_line, full_context, prompt_lines, shown, timing_lines
-from tetrad.cli.chat import converse
-from tetrad.cli.console import note, say, write
+from tetrad.cli.chat import ChatCommand, converse
+from tetrad.cli.completion import complete_models
+from tetrad.cli.console import note, say
 from tetrad.cli.options import (
     READABLE,
-    ModelCommand,
     escaping,
     load_options,
-    load_settings,
     model_options,
-    model_path,
     names_model,
-    note_context,
     option,
     read_text,
-    recommended,
     sampling_options,
-    sampling_settings,
     system_options,
     text_options,
 )
-from tetrad.cli.overrides import override_options, overriding
+from tetrad.cli.overrides import override_options
+from tetrad.cli.talk.answer import bandwidth_line, prompt_lines, timing_lines
+from tetrad.cli.talk.display import Display, present
+from tetrad.cli.talk.local import reasoning_of
+from tetrad.cli.talk.opening import (
+    LoadedHere,
+    ask_server,
+    is_remote,
+    load_here,
+    server_options,
+    shown_options,
+)
+from tetrad.cli.talk.parts import Turns
 from tetrad.cli.unused import together
 from tetrad.hub.describe import describe
-from tetrad.models.model import Model, load
+
+if TYPE_CHECKING:
+    from tetrad.models.model import Model
 
 BEFORE = "tetrad.words_before"  # key in the context of a command
 MARK = "\ufeff"  # what editors and shells of Windows begin a text with
+
+Costs = Callable[[float], Iterator[str]]  # from all the seconds it took
 
 prompt_options = together(
     option("-p", "--prompt", default=None, help="The prompt, as PROMPT."),
@@ -59,10 +70,11 @@ prompt_options = together(
     option("-v", "--verbose", is_flag=True,
     help="Timings, the seed, the share of the memory bandwidth, to stderr."),
     text_options,
+    shown_options,
 )  # fmt: skip
 
 
-class RunCommand(ModelCommand):
+class RunCommand(ChatCommand):
     """Remembers how many words stood before -p: the prompt is read in the order in which it was
     written."""
 
@@ -91,9 +103,10 @@ def words_before(
 
 
 @click.command(cls=RunCommand)
-@click.argument("words", nargs=-1, metavar="[MODEL] [PROMPT]...")
+@click.argument("words", shell_complete=complete_models, nargs=-1, metavar="[MODEL] [PROMPT]...")
 @prompt_options
 @model_options
+@server_options
 @override_options
 @load_options
 @sampling_options
@@ -152,54 +165,86 @@ def prompt_of(words: str | None, source: Path | None, *, reads_pipe: bool) -> st
 
 
 def answer(model: str | None, prompt: str, given: dict[str, Any]) -> None:
-    """One answer: options in, the model loaded, text as it comes; with --verbose what it cost."""
+    """One answer, from a model here or a server; with --verbose what it cost."""
     start = time.perf_counter()
-    path = model_path(model, given)
-    is_verbose, system, wants = given.pop("verbose"), given.pop("system"), given.pop("conversation")
     given.pop("single_turn")  # one answer is all there is
+    display = Display(hides=given.pop("hide_thinking"), wraps=given.pop("wordwrap"))
+    is_verbose = given.pop("verbose")
+    ask = ask_there if is_remote(given) else ask_here
+    costs = ask(model, prompt, given, display, is_verbose)
+    if not display.ends_line:
+        say()
+    if display.note is not None:
+        note(display.note)
+    if is_verbose:
+        note("\n" + "\n".join(costs(time.perf_counter() - start)))
+
+
+def ask_here(
+    word: str | None, prompt: str, given: dict[str, Any], display: Display, is_timed: bool
+) -> Costs:
+    """Options in, the model loaded, text as it comes; returns how to tell what it took."""
+    system, wants = given.pop("system"), given.pop("conversation")
     echoes, shows_tokens, warms_up = (
         given.pop(name) for name in ("display_prompt", "verbose_prompt", "warmup")
     )
-    overrides, variables = overriding(given)
-    settings, how = load_settings(given), sampling_settings(given)
-    before = time.perf_counter()
-    loaded = load(path, overrides=overrides, **settings)
-    loaded.parts.programs.check_predicts("run")
-    note_context(settings["context"], loaded.config.context)
-    how = recommended(how, loaded.recommended)
-    if is_verbose and warms_up:
-        warm_up(loaded)
-    load_seconds = time.perf_counter() - before
-    uses_template = "tokenizer.chat_template" in loaded.metadata if wants is None else wants
-    plain = f"{system}\n\n{prompt}" if system else prompt
-    said = messages(system, prompt)
-    tokens = loaded.prompt_tokens(loaded.chat_tokens(said, **variables) if uses_template else plain)
+    found = load_here(word, given, "run")
+    partner, model, variables = found.partner, found.partner.model, found.variables
+    warming = warm_up(model) if is_timed and warms_up else 0.0
+    uses_template = "tokenizer.chat_template" in model.metadata if wants is None else wants
+    plain, turns = joined(system, prompt), messages(system, prompt)
+    thinks = reasoning_of(model, turns, variables) if uses_template else None
+    tokens = model.prompt_tokens(model.chat_tokens(turns, **variables) if uses_template else plain)
     if shows_tokens:
-        note("\n".join(prompt_lines(loaded.tokenizer, tokens)))
+        note("\n".join(prompt_lines(model.tokenizer, tokens)))
     if echoes:
-        write(loaded.template.render(said, **variables) if uses_template else plain)
-    stream = loaded.generate(tokens, stream=True, **how)
-    *_, last = shown(stream, loaded.engine, len(tokens), begins_line=not echoes)
-    completion = last.completion
-    if completion is None or not completion.text.endswith("\n"):
-        say()
-    if completion is not None and (
-        full := full_context(completion, how["max_tokens"], loaded.context)
-    ):
-        note(full)
-    if is_verbose and completion is not None:
-        lines = [*timing_lines(completion, load_seconds, time.perf_counter() - start)]
-        lines.append(bandwidth_line(describe(str(path)), completion, settings["kv"]))
-        note("\n" + "\n".join(lines))
+        display.put(model.template.render(turns, **variables) if uses_template else plain)
+    parts: Any = partner.complete(tokens, found.settings, thinks)
+    with closing(parts):
+        present(parts, display, partner.waiting, begins_line=not echoes)
+    return lambda seconds: cost_lines(found, display, found.seconds + warming, seconds)
 
 
-def warm_up(model: Model) -> None:
+def cost_lines(
+    found: LoadedHere, display: Display, load_seconds: float, seconds: float
+) -> Iterator[str]:
+    if display.cost is not None:
+        yield from timing_lines(display.cost, load_seconds, seconds)
+        yield bandwidth_line(describe(str(found.path)), display.cost, found.kv)
+
+
+def ask_there(
+    word: str | None, prompt: str, given: dict[str, Any], display: Display, is_timed: bool
+) -> Costs:
+    """The same, by a server that runs: it has the model, the templates and the time."""
+    system, wants = given.pop("system"), given.pop("conversation")
+    for name in ("display_prompt", "verbose_prompt", "warmup"):
+        given.pop(name)
+    partner, settings = ask_server(word, given)
+    stream: Any = (
+        partner.complete(joined(system, prompt), settings)
+        if wants is False
+        else partner.answer([], messages(system, prompt), settings)[1]
+    )
+    with closing(stream) as parts:
+        present(parts, display, partner.waiting)
+    cost = display.cost
+    return lambda seconds: iter(()) if cost is None else timing_lines(cost, 0.0, seconds)
+
+
+def warm_up(model: Model) -> float:
     """Compiles what an answer needs, so that it counts as loading: a prompt of several tokens, and
-    tokens after it."""
+    tokens after it. Returns the seconds."""
+    begun = time.perf_counter()
     model.generate([0, 0], max_tokens=2, ignore_eos=True)
+    return time.perf_counter() - begun
 
 
-def messages(system: str | None, prompt: str) -> list[dict[str, str]]:
+def joined(system: str | None, prompt: str) -> str:
+    return f"{system}\n\n{prompt}" if system else prompt
+
+
+def messages(system: str | None, prompt: str) -> Turns:
     first = [{"role": "system", "content": system}] if system else []
     return [*first, {"role": "user", "content": prompt}]
 

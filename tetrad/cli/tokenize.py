@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tetrad.cli.completion import complete_models
 from tetrad.cli.console import say, write
 from tetrad.cli.options import (
     READABLE,
@@ -25,7 +26,7 @@ from tetrad.text.tokenizer import tokenizer_from_gguf
 
 
 @click.command(cls=ModelCommand)
-@click.argument("model", required=False)
+@click.argument("model", shell_complete=complete_models, required=False)
 @click.argument("text", required=False)
 @model_options
 @option("-p", "--prompt", default=None, help="The text.")

@@ -79,25 +79,14 @@ flash_option = unused(
 place_options = together(
     *(unused(*names, why=CPU) for names in GPU), *(unused(*names, why=THREADS) for names in PLACING)
 )
-unused_options = together(
+# also of a server
+machine_options = together(
     place_options,
     gpu_option,
     flash_option,
     unused("--mmap/--no-mmap", "mapped", why=MAPPED),
     unused("--mlock", is_flag=True, why="the system decides what stays in memory"),
-    unused("-np", "--parallel", type=int, why=ONE_ANSWER),
-    unused("-cb/-nocb", "--cont-batching/--no-cont-batching", "batching", why=ONE_ANSWER),
-    unused(
-        "-co",
-        "--color",
-        "color",
-        cls=OnOffOption,
-        type=click.Choice(ON_OR_OFF, False),
-        why="answers are plain text",
-    ),
     unused("--jinja/--no-jinja", "jinja", why="chat templates are always run as Jinja"),
-    unused("--perf/--no-perf", "perf", why="-v shows timings"),
-    unused("--simple-io", is_flag=True, why="answers are plain text"),
     *(
         unused(name, is_flag=True, why=LOG)
         for name in ("--log-disable", "--log-prefix", "--log-timestamps")
@@ -127,6 +116,21 @@ unused_options = together(
     unused(
         "-bs", "--backend-sampling", is_flag=True, why="tokens are always chosen in compiled code"
     ),
+)
+unused_options = together(
+    machine_options,
+    unused("-np", "--parallel", type=int, why=ONE_ANSWER),
+    unused("-cb/-nocb", "--cont-batching/--no-cont-batching", "batching", why=ONE_ANSWER),
+    unused(
+        "-co",
+        "--color",
+        "color",
+        cls=OnOffOption,
+        type=click.Choice(ON_OR_OFF, False),
+        why="answers are plain text",
+    ),
+    unused("--perf/--no-perf", "perf", why="-v shows timings"),
+    unused("--simple-io", is_flag=True, why="answers are plain text"),
     *(
         unused(*names, is_flag=True, why=TURNS)
         for names in (("-i", "--interactive"), ("-if", "--interactive-first"))
@@ -141,6 +145,5 @@ unused_options = together(
     ),
     unused("--cache-prompt/--no-cache-prompt", "cache_prompt", why=REUSED),
     unused("--keepalive", why="a model is let go when the command ends"),
-    unused("--nowordwrap", is_flag=True, why="answers are printed as they are written"),
-    unused("--reasoning-format", why="answers are shown as they are written"),
+    unused("--reasoning-format", why="thoughts are shown apart; --hide-thinking hides them"),
 )

@@ -153,10 +153,19 @@ class FileFormatError(TetradError, ValueError):
         offset: int | None = None,
         hint: str | None = None,
     ) -> None:
-        self.file, self.part, self.offset = file, part, offset
+        self.problem, self.file, self.part, self.offset = message, file, part, offset
         byte = "" if offset is None else f"byte {offset}"
         place = one_line(", ".join(filter(None, (file, part, byte))))
         super().__init__(f"{place}: {message}", hint=hint)
+
+    def of(self, file: str) -> FileFormatError:
+        """The same error with this file, if whoever raised it did not know one."""
+        where = {"file": file, "part": self.part, "offset": self.offset, "hint": self.hint}
+        return self if self.file else type(self)(self.problem, **where)  # type: ignore[arg-type]
+
+
+class FileTooShortError(FileFormatError):
+    """A file that ends before what it says is in it."""
 
 
 class FileChangedError(FileFormatError):
@@ -214,6 +223,18 @@ class LogitsError(TetradError, ArithmeticError):
 
 class BusyError(TetradError, RuntimeError):
     """Every slot holds a sequence that is not finished."""
+
+
+class Cancelled(TetradError):
+    """A request that was given up by whoever asked for it."""
+
+
+class DeadlineError(TetradError, TimeoutError):
+    """A request that was not done when its time was over."""
+
+
+class ClosedError(TetradError, RuntimeError):
+    """Something was asked of a model, or of what carries its requests on, after it was closed."""
 
 
 class FlagError(TetradError, ValueError):

@@ -22,7 +22,7 @@ from tetrad.core.limits import available_threads
 TURN = 0.0005
 
 
-class Job:
+class BackgroundJob:
     """A call that a thread makes, or whoever first needs the result of a job not yet begun."""
 
     def __init__(self, call: Callable[[], Any], jobs: Jobs) -> None:
@@ -58,14 +58,14 @@ class Jobs:
     """The queue of waiting jobs, the running ones, and the number of threads."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Job] = deque()
-        self.begun: set[Job] = set()
+        self.waiting: deque[BackgroundJob] = deque()
+        self.begun: set[BackgroundJob] = set()
         self.lock = threading.Lock()
         self.threads = self.most = 0
         self.usual_turn: float | None = None  # while jobs run, what the interpreter had before
 
-    def submit(self, call: Callable[[], Any]) -> Job:
-        job = Job(call, self)
+    def submit(self, call: Callable[[], Any]) -> BackgroundJob:
+        job = BackgroundJob(call, self)
         with self.lock:
             self.most = self.most or available_threads()
             self.waiting.append(job)
@@ -98,7 +98,7 @@ class Jobs:
         while (job := self.next()) is not None:
             job.work()
 
-    def next(self) -> Job | None:
+    def next(self) -> BackgroundJob | None:
         with self.lock:
             if self.waiting:
                 self.begun.add(self.waiting[0])
@@ -106,7 +106,7 @@ class Jobs:
             self.leave()
             return None
 
-    def claims(self, job: Job) -> bool:
+    def claims(self, job: BackgroundJob) -> bool:
         """Has no thread begun this job? Then the caller takes it over."""
         with self.lock:
             if job not in self.waiting:
@@ -115,7 +115,7 @@ class Jobs:
             self.begun.add(job)
             return True
 
-    def finished(self, job: Job) -> None:
+    def finished(self, job: BackgroundJob) -> None:
         with self.lock:
             self.begun.discard(job)
 

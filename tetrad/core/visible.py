@@ -38,6 +38,15 @@ def one_line(text: str) -> str:
     )
 
 
+def shown(name: str | bytes) -> str:
+    r"""A name in quotes, in ASCII and of bounded length: it may hold anything.
+
+    >>> shown("blk.0\x1b")
+    "'blk.0\\x1b'"
+    """
+    return ascii(name if len(name) <= 80 else name[:77]) + ("" if len(name) <= 80 else "...")
+
+
 def json_visible(text: str) -> str:
     r"""JSON of the same meaning: control characters occur only within strings, where JSON can
     escape them.

@@ -12,15 +12,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tetrad.cli.talk.parts import AnswerPart, Partner, Turns
 from tetrad.core.errors import SettingError, TetradError
-from tetrad.models.generation import Piece
-from tetrad.models.model import Model
-from tetrad.models.settings import RULES, Count, Number, Positive
+from tetrad.models.decoding.settings import RULES, Count, Number, Positive
 
 HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens, repeat_penalty, ...
 /set stop TEXT     where answers end; /set format json: only JSON, /set noformat
 /set system TEXT   what the model is told before everything else
 /set verbose|quiet timings after each answer, or none
+/set think|nothink let the model think before it answers, or not
+/set hidethinking  show answers alone; /set showthinking: thoughts too
+/set nowordwrap    lines as the terminal breaks them; /set wordwrap: between words
 /show              the settings; /show system | messages | template | info
 /clear             forget the conversation
 /save FILE         the conversation as JSON
@@ -52,60 +54,29 @@ class Conversation:
 
     def __init__(
         self,
-        model: Model,
+        partner: Partner,
         settings: dict[str, Any],
         system: str | None = None,
         verbose: bool = False,
     ) -> None:
-        self.model, self.settings, self.system, self.is_verbose = model, settings, system, verbose
-        self.turns: list[dict[str, str]] = []
-        self.length = 0  # tokens of the last prompt
+        self.partner, self.settings, self.system = partner, settings, system
+        self.is_verbose, self.hides, self.wraps = verbose, False, True
+        self.turns: Turns = []
 
     @property
-    def messages(self) -> list[dict[str, str]]:
+    def messages(self) -> Turns:
         return [*self.told, *self.turns]
 
     @property
-    def told(self) -> list[dict[str, str]]:
+    def told(self) -> Turns:
         """What stands before all turns."""
         return [{"role": "system", "content": self.system}] if self.system else []
 
-    def ask(self, text: str) -> Iterator[Piece]:
-        """The stream of the answer; `keep` is told what came of it."""
+    def ask(self, text: str) -> Iterator[AnswerPart]:
+        """The parts of the answer; `keep` is told what came of it."""
         self.turns.append({"role": "user", "content": text})
-        settings = dict(self.settings)
-        variables = settings.pop("template", None) or {}
-        tokens = self.model.chat_tokens(self.messages, **variables)
-        if settings.get("shift"):
-            tokens = self.with_room(tokens, variables)
-            settings["keep"] = self.kept(tokens, variables)
-        self.length = len(tokens)
-        stream: Iterator[Piece] = self.model.generate(tokens, stream=True, **settings)
-        return stream
-
-    def with_room(self, tokens: list[int], variables: dict[str, Any]) -> list[int]:
-        """The tokens; where the context is full, without the oldest turns: a quarter is left for
-        the answer."""
-        context, turns = self.model.context, self.turns
-        if len(tokens) < context:
-            return tokens
-        while len(tokens) > context * 3 // 4 and (fewer := without_oldest(turns)):
-            turns = fewer
-            tokens = self.model.chat_tokens([*self.told, *turns], **variables)
-        # else the last message alone is too long: nothing is forgotten for it
-        if len(tokens) <= context:
-            self.turns = turns
-        return tokens
-
-    def kept(self, tokens: list[int], variables: dict[str, Any]) -> int:
-        """Tokens that a long answer may not push out of the context: what the system says, or more
-        if asked for."""
-        least: int = self.settings.get("keep", 0)
-        if least < 0 or not self.system:
-            return least
-        begin = self.model.chat_tokens([*self.told, {"role": "user", "content": ""}], **variables)
-        common = (i for i, (a, b) in enumerate(zip(begin, tokens, strict=False)) if a != b)
-        return max(least, next(common, min(len(begin), len(tokens))))
+        self.turns, parts = self.partner.answer(self.told, self.turns, self.settings)
+        return parts
 
     def keep(self, answer: str) -> None:
         """An answer, also one that was stopped; without any, the question is taken back."""
@@ -141,9 +112,8 @@ class Conversation:
         # ollama says /set parameter NAME
         name, _, value = rest.removeprefix("parameter ").lstrip().partition(" ")
         name, value = NAMES.get(name, name), value.strip()
-        if name in ("verbose", "quiet"):
-            self.is_verbose = name == "verbose"
-            return f"timings are {'shown' if self.is_verbose else 'not shown'}"
+        if name in self.switches():
+            return self.switches()[name]()
         if name == "system":
             self.system = value.strip('"') or None
             return "the system message is set" if self.system else "there is no system message"
@@ -155,9 +125,7 @@ class Conversation:
                 f"answers end before {value}" if self.settings["stop"] else "no text ends answers"
             )
         if name not in NUMBERS:
-            known = ", ".join(
-                [*NUMBERS, "stop", "format", "noformat", "system", "verbose", "quiet"]
-            )
+            known = ", ".join([*NUMBERS, "stop", "format", "noformat", "system", *self.switches()])
             raise CommandError(f"/set: there is no setting {name!r}", hint=f"settings: {known}")
         try:
             number = NUMBERS[name](value)
@@ -166,6 +134,29 @@ class Conversation:
         self.check(name, number)
         self.settings[name] = None if name == "seed" and number < 0 else number
         return f"{name} = {number}"
+
+    def switches(self) -> dict[str, Callable[[], str]]:
+        """What is set by its name alone, as ollama has it."""
+        return {
+            "verbose": lambda: self.switch("is_verbose", True, "timings are shown"),
+            "quiet": lambda: self.switch("is_verbose", False, "timings are not shown"),
+            "think": lambda: self.think(True),
+            "nothink": lambda: self.think(False),
+            "showthinking": lambda: self.switch("hides", False, "thoughts are shown"),
+            "hidethinking": lambda: self.switch("hides", True, "thoughts are hidden"),
+            "wordwrap": lambda: self.switch("wraps", True, "words wrap at the edge"),
+            "nowordwrap": lambda: self.switch("wraps", False, "words do not wrap"),
+        }
+
+    def switch(self, name: str, value: bool, said: str) -> str:
+        setattr(self, name, value)
+        return said
+
+    def think(self, is_on: bool) -> str:
+        """A variable of the template, where the model knows it."""
+        variables = self.settings.get("template") or {}
+        self.settings["template"] = variables | {"enable_thinking": is_on}
+        return f"the model is asked {'' if is_on else 'not '}to think"
 
     def check(self, name: str, number: Any) -> None:
         """A value that no answer could be drawn with is refused now, not when it is used."""
@@ -189,10 +180,7 @@ class Conversation:
                 "\n".join(f"{m['role']}: {m['content']}" for m in self.messages)
                 or "nothing was said"
             ),
-            "template": lambda: str(
-                self.model.metadata.get("tokenizer.chat_template", "ChatML: the model has none")
-            ),
-            "info": self.show_info,
+            **self.partner.topics(),
         }
         if rest not in topics:
             raise CommandError(
@@ -205,21 +193,13 @@ class Conversation:
             f"{name:18} {value}" for name, value in self.settings.items() if name in NUMBERS
         )
 
-    def show_info(self) -> str:
-        c = self.model.config
-        return (
-            f"{self.model.name}\n"
-            f"{c.arch}, {c.layers} layers of width {c.width}, context {c.context}\n"
-            f"{self.model.path}"
-        )
-
     def clear(self, rest: str) -> str:
         self.turns.clear()
         return "the conversation is forgotten"
 
     def save(self, rest: str) -> str:
         path = one_path("/save", rest)
-        held = {"model": self.model.name, "system": self.system, "messages": self.turns}
+        held = {"model": self.partner.name, "system": self.system, "messages": self.turns}
         try:
             path.write_text(json.dumps(held, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
@@ -247,15 +227,6 @@ class Conversation:
         return self.turns.pop()["content"]
 
 
-def without_oldest(turns: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Without the first question and its answer; what a system said stays. Empty: there is only one
-    question."""
-    asked = [i for i, turn in enumerate(turns) if turn["role"] == "user"]
-    if len(asked) < 2:
-        return []
-    return [*(turn for turn in turns[: asked[1]] if turn["role"] == "system"), *turns[asked[1] :]]
-
-
 def one_path(command: str, rest: str) -> Path:
     try:
         words = shlex.split(rest)
@@ -266,7 +237,7 @@ def one_path(command: str, rest: str) -> Path:
     return Path(words[0]).expanduser()
 
 
-def checked_turns(held: Any, path: Path) -> list[dict[str, str]]:
+def checked_turns(held: Any, path: Path) -> Turns:
     turns: Any = held.get("messages") if isinstance(held, dict) else None
     if not isinstance(turns, list) or not all(is_message(turn) for turn in turns):
         raise CommandError(f"/load: {path} holds no conversation", hint="it is what /save writes")
