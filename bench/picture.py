@@ -1,5 +1,5 @@
 """Bench, picture: rows in, an SVG out. `bars`: a bar is a ratio on a logarithmic scale, its tick
-the figure to reach. `side_by_side`: two bars a model, panels with scales of their own."""
+the figure to reach. `side_by_side`: a bar a contestant for each model, panels have own scales."""
 
 from __future__ import annotations
 
@@ -70,19 +70,26 @@ def bar(row: Shown, y: float, x: Callable[[float], float]) -> str:
     return "\n".join(parts)
 
 
-# -- two bars a model ------------------------------------------------------------------------------
+# -- a bar for each contestant ---------------------------------------------------------------------
 
-BAR, PAIR, HEAD = 13, 36, 34  # heights: of a bar, of two of them, of a title
-PAIR_COLOURS = ("#2a7f62", "#9aa5ad")
+BAR, GAP, HEAD = 13, 9, 34  # heights: of a bar, between models, of a title
+SIDE_COLOURS = ("#2a7f62", "#9aa5ad", "#c9a66b")
 
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Tokens a second of one model, on both sides."""
+    """Tokens a second of one model, of each contestant; 0 where one was not measured."""
 
     name: str
-    ours: float
-    theirs: float
+    values: tuple[float, ...]
+
+    @property
+    def shown(self) -> list[tuple[int, float]]:
+        return [(i, value) for i, value in enumerate(self.values) if value]
+
+    @property
+    def height(self) -> int:
+        return len(self.shown) * (BAR + 1) + GAP
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +99,14 @@ class Panel:
     title: str
     speeds: Sequence[Speeds]
 
+    @property
+    def height(self) -> int:
+        return HEAD + sum(one.height for one in self.speeds)
 
-def side_by_side(title: str, subtitle: str, sides: tuple[str, str], panels: Sequence[Panel]) -> str:
+
+def side_by_side(title: str, subtitle: str, sides: Sequence[str], panels: Sequence[Panel]) -> str:
     shown = [panel for panel in panels if panel.speeds]
-    height = TOP + sum(HEAD + PAIR * len(panel.speeds) for panel in shown) + 12
+    height = TOP + sum(panel.height for panel in shown) + 12
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
         'font-family="sans-serif" font-size="13" role="img">',
@@ -103,36 +114,37 @@ def side_by_side(title: str, subtitle: str, sides: tuple[str, str], panels: Sequ
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         text(20, 26, title, "start", 'font-size="16" font-weight="bold"'),
         text(20, 46, subtitle, "start", 'fill="#555"'),
-        *(legend(side, i) for i, side in enumerate(sides)),
+        *(legend(side, i - len(sides), i) for i, side in enumerate(sides)),
     ]
     y = float(TOP)
     for panel in shown:
         parts += panel_parts(panel, y)
-        y += HEAD + PAIR * len(panel.speeds)
+        y += panel.height
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def legend(side: str, place: int) -> str:
-    x = WIDTH - RIGHT - 200 + 100 * place
-    box = f'<rect x="{x}" y="16" width="12" height="12" fill="{PAIR_COLOURS[place]}"/>'
+def legend(side: str, place: int, number: int) -> str:
+    x = WIDTH - 20 + 110 * place
+    box = f'<rect x="{x}" y="16" width="12" height="12" fill="{SIDE_COLOURS[number]}"/>'
     return box + text(x + 18, 26, side, "start")
 
 
 def panel_parts(panel: Panel, y: float) -> list[str]:
-    most = max(max(pair.ours, pair.theirs) for pair in panel.speeds)
+    most = max(max(one.values) for one in panel.speeds)
     parts = [text(20, y + 20, panel.title, "start", 'font-weight="bold"')]
-    for i, pair in enumerate(panel.speeds):
-        top = y + HEAD + PAIR * i
-        parts.append(text(LEFT - 12, top + BAR + 4, pair.name, "end"))
-        for j, value in enumerate((pair.ours, pair.theirs)):
-            length = (WIDTH - LEFT - RIGHT) * value / most if most else 0.0
+    top = y + HEAD
+    for one in panel.speeds:
+        parts.append(text(LEFT - 12, top + BAR + 4, one.name, "end"))
+        for j, (number, value) in enumerate(one.shown):
+            length = (WIDTH - LEFT - RIGHT) * value / most
             at = top + j * (BAR + 1)
             parts.append(
                 f'<rect x="{LEFT}" y="{at:.1f}" width="{length:.1f}" height="{BAR}" '
-                f'fill="{PAIR_COLOURS[j]}"/>'
+                f'fill="{SIDE_COLOURS[number]}"/>'
             )
             said = f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
             parts.append(text(LEFT + length + 8, at + 11, said, "start", 'fill="#333"'))
+        top += one.height
     return parts
 
 

@@ -1,15 +1,22 @@
-"""Bench, speeds: the picture of the front page. Tokens a second of ours and of llama.cpp, side by
-side, for a small model and one of a billion parameters.
+"""Bench, speeds: the picture of the front page. Tokens a second of ours, of llama.cpp and of
+ik_llama.cpp, side by side, for a small model and one of a billion parameters.
 
-    python bench/speeds.py [--quick] [--picture docs/bench-llm.svg]
+    IK_LLAMA=folder python bench/speeds.py [--quick] [--picture docs/bench-llm.svg]
 
 The small one is SmolLM2. The large one has the shape of a llama with 1.07 billion parameters, the
 vocabulary of SmolLM2 and random weights, and says so: speed does not depend on what they mean.
 llama.cpp's quantiser makes its Q4_K_M file. Contestants, cases and rounds are those of `llm.py`.
+
+ik_llama.cpp has no package: IK_LLAMA is the folder with its `llama-bench` and
+`llama-batched-bench`. They time themselves, right after the other two; without them there are two
+bars.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from common import RESULTS, THREADS, Budget, Report, Row, machine, options
+from common import RESULTS, THREADS, Budget, Report, Row, cpu_times, foreign_share, machine, options
 from llm import (
     CASES,
     FILE_TYPES,
@@ -144,30 +151,78 @@ def alone(
             yield Row(name, ours, "tok/s", ours / theirs, None, "llama.cpp", theirs, foreign)
 
 
+# -- ik_llama.cpp ----------------------------------------------------------------------------------
+
+IK = os.environ.get("IK_LLAMA", "")
+SIDES = ("Tetrad", "llama.cpp", "ik_llama.cpp") if IK else ("Tetrad", "llama.cpp")
+
+
+def ik_rows(model: Contest, wants: Callable[[str], bool], budget: Budget) -> Iterator[Row]:
+    path = str(model.file())
+    tasks = {
+        WRITE: lambda: ik_alone(path, 0, CASES[0].tokens, budget.rounds),
+        READ: lambda: ik_alone(path, CASES[2].tokens, 0, budget.rounds),
+        TOGETHER: lambda: ik_together(path),
+    }
+    for title, speed in tasks.items():
+        name = f"{title}, {model.name}"
+        if wants(name):
+            before = cpu_times()
+            found = speed()
+            foreign = foreign_share(before, cpu_times())
+            yield Row(f"ik: {name}", found, "tok/s", None, None, "", None, foreign)
+
+
+def ik_said(program: str, *words: str) -> str:
+    command = [str(Path(IK) / program), *words, "-t", str(THREADS)]
+    done = subprocess.run(command, text=True, capture_output=True, check=True)
+    return done.stdout
+
+
+def ik_alone(path: str, read: int, written: int, rounds: int) -> float:
+    said = ik_said("llama-bench", "-m", path, "-p", str(read), "-n", str(written),
+                   "-r", str(rounds + 1), "-o", "json")  # fmt: skip
+    return max(json.loads(said)[0]["samples_ts"])
+
+
+def ik_together(path: str) -> float:
+    """A line of its table: | PP | TG | B | N_KV | T_PP | S_PP | T_TG | S_TG | ..."""
+    said = ik_said("llama-batched-bench", "-m", path, "-c", "2048", "-npp", "8", "-ntg", "8",
+                   "-npl", str(SEQUENCES))  # fmt: skip
+    lines = [[cell.strip() for cell in line.split("|")] for line in said.splitlines()]
+    return max(float(cells[8]) for cells in lines if len(cells) > 8 and cells[3] == str(SEQUENCES))
+
+
+# -- the picture -----------------------------------------------------------------------------------
+
+
 def panels(rows: list[Row]) -> list[Panel]:
-    """One for each thing that is done, with a pair of bars for each model."""
-    found = []
-    for title in (WRITE, READ, TOGETHER):
-        of_title = {row.name.removeprefix(f"{title}, "): row for row in rows}
-        speeds = [
-            Speeds(model.name, row.ours, row.theirs or 0.0)
-            for model in MODELS
-            if (row := of_title.get(model.name)) is not None
-        ]
-        found.append(Panel(title, speeds))
-    return found
+    """One for each thing that is done, with a group of bars for each model."""
+    by_name = {row.name: row for row in rows}
+
+    def panel(title: str) -> Panel:
+        values = {m.name: values_of(by_name, f"{title}, {m.name}") for m in MODELS}
+        return Panel(title, [Speeds(name, found) for name, found in values.items() if found])
+
+    return [panel(title) for title in (WRITE, READ, TOGETHER)]
+
+
+def values_of(rows: dict[str, Row], name: str) -> tuple[float, ...]:
+    row, third = rows.get(name), rows.get(f"ik: {name}")
+    if row is None:
+        return ()
+    return row.ours, row.theirs or 0.0, *([third.ours] if third is not None else [])
 
 
 def main() -> int:
     chosen = options("tokens a second, for the front page")
     report = Report(f"speeds of {THREADS} threads")
     for model in MODELS:
-        for made in rows_of(model, chosen.wants, chosen.budget):
-            report.add(made)
+        for rows in (rows_of, *([ik_rows] if IK else [])):
+            for made in rows(model, chosen.wants, chosen.budget):
+                report.add(made)
     if not chosen.only:
-        drawn = side_by_side(
-            "Tokens a second", machine(), ("Tetrad", "llama.cpp"), panels(report.rows)
-        )
+        drawn = side_by_side("Tokens a second", machine(), SIDES, panels(report.rows))
         RESULTS.mkdir(exist_ok=True)
         for path in filter(None, (RESULTS / "speeds.svg", chosen.picture)):
             path.write_text(drawn)

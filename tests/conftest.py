@@ -45,6 +45,13 @@ def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
         return (yield)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Processes that share a run must find the same names."""
+    places = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if places:
+        raise pytest.UsageError(f"give ids to the cases of {places[0]}: an address is in its name")
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where models are; nothing of the machine's own is seen."""

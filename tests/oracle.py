@@ -157,7 +157,7 @@ def limits(dtype: np.dtype) -> tuple[float, float, float]:
         return LIMITS[as_dtype(dtype).real]
     return (
         (2.0**-11, 65504.0, 2.0**-24)
-        if as_dtype(dtype).name == "f16"
+        if as_dtype(dtype).short_name == "f16"
         else (2.0**-8, 2.0**127, 2.0**-133)
     )
 

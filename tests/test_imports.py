@@ -22,8 +22,9 @@ ORDER = (
     "quant", "loopnest", "ops",
     "tracing", "arrays", "transforms",
     "passes", "lower", "backends/llvm", "backends/cpu", "backends/cuda", "backends",
-    "compiler",
-    "linalg", "fft", "random", "nn", "optim",
+    "compiler", "debug",
+    "linalg", "fft", "special", "random", "nn", "optim", "stats", "solvers",
+    "jax",
     "formats", "text", "models", "hub", "explain", "compat", "serve", "cli",
 )  # fmt: skip
 PACKAGE = "tetrad"

@@ -14,6 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from tetrad import debug as debug
     from tetrad import explain as explain
     from tetrad import fft as fft
     from tetrad import linalg as linalg
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from tetrad import optim as optim
     from tetrad import quant as quant
     from tetrad import random as random
+    from tetrad import special as special
+    from tetrad import stats as stats
     from tetrad.arrays.functions import *  # noqa: F403
     from tetrad.models.lm import load as load
     from tetrad.names import *  # noqa: F403
@@ -28,14 +31,17 @@ if TYPE_CHECKING:
 lazy.PROVIDERS.update(
     {
         "the public namespace": "tetrad",
+        "linear algebra": "tetrad.linalg",
         "methods of arrays": "tetrad.arrays.functions",
         "packed nibbles": "tetrad.arrays.int4",
         "quantised arrays": "tetrad.arrays.quantized",
         "compiled functions": "tetrad.compiler.jit",
+        "costs of programs": "tetrad.explain.story",
         "compiled graphs": "tetrad.compiler.run_graphs",
         "running kernels": "tetrad.compiler.run_kernels",
         "suggestions": "tetrad.arrays.suggestions",
         "x.at": "tetrad.arrays.indexed_update",
+        "bad values": "tetrad.compiler.bad_values",
         "targets": "tetrad.backends",
         "ptx": "tetrad.backends.cuda.ptx",
         "kernel launches": "tetrad.compiler.dispatch",

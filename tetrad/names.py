@@ -15,6 +15,7 @@ from tetrad import errors, kernel
 from tetrad.arrays import functions
 from tetrad.compiler.jit import jit
 from tetrad.core import lazy, tree
+from tetrad.core.config import config
 from tetrad.core.dtypes import (
     FLOAT8,
     DType,
@@ -38,16 +39,23 @@ from tetrad.core.dtypes import (
 )
 from tetrad.core.flags import check_environment
 from tetrad.core.sizes import Dim
-from tetrad.tracing.array import API_VERSIONS, Array
+from tetrad.core.tracebacks import install
+from tetrad.tracing.array import Array
+from tetrad.tracing.conversions import API_VERSIONS
+from tetrad.tracing.switches import read_flags
 from tetrad.tracing.trace import Spec, eval_shape, trace
 
 if TYPE_CHECKING:
     from tetrad import nn as nn
+    from tetrad import typing as typing
     from tetrad.arrays.functions import *  # noqa: F403
     from tetrad.formats import safetensors as safetensors
+    from tetrad.nn import logsumexp as logsumexp
     from tetrad.tracing.loops import cond, fori_loop, scan, switch, while_loop
 
 check_environment()
+read_flags()
+install()
 
 __array_api_version__ = API_VERSIONS[-1]
 
@@ -57,24 +65,38 @@ complex64, complex128 = c64, c128
 int4, int8, int16, int32, int64 = i4, i8, i16, i32, i64
 uint4, uint8, uint16, uint32, uint64 = u4, u8, u16, u32, u64
 bool = bool_
+ndarray, ShapeDtypeStruct = Array, Spec  # as JAX calls them
+tree_map, tree_flatten, tree_unflatten = tree.map, tree.flatten, tree.unflatten
+tree_leaves, tree_structure = tree.leaves, tree.structure
 e, pi, inf, nan = 2.718281828459045, 3.141592653589793, float("inf"), float("nan")
 newaxis = None
+euler_gamma = 0.5772156649015329
+single, double, csingle, cdouble = f32, f64, c64, c128
 # folders, loaded when first used
-SPACES = ("explain", "fft", "linalg", "nn", "optim", "quant", "random")
+SPACES = (
+    "debug", "explain", "fft", "linalg", "nn", "optim", "quant", "random", "special", "stats",
+)  # fmt: skip
 FORMATS = ("safetensors",)  # folders of formats, likewise
 HOMES = {  # module -> names of it, loaded when first used
-    "arrays.numpy_extras": (
-        "allclose", "diag", "interp", "isclose", "median", "quantile", "split", "trapezoid",
-    ),
+    "arrays.ravel": ("ravel_pytree",),
+    "arrays.segments": ("segment_max", "segment_min", "segment_prod", "segment_sum"),
     "compiler.dispatch": ("dispatch",),
+    "debug.modes": ("disable_jit",),
     "explain.bisect": ("bisect",),
     "formats.trees": ("load_tree", "save"),
+    "linalg._implicit": ("custom_linear_solve", "custom_root"),
     "models.lm": ("load",),
-    "tracing.callbacks": ("callback",),
+    "nn": ("logsumexp",),
+    "solvers.minimize": ("OptimizeResults", "minimize"),
+    "solvers.ode": ("odeint",),
+    "special": ("i0",),
+    "tracing.callbacks": ("callback", "io_callback", "pure_callback"),
+    "tracing.scopes": ("named_call", "named_scope"),
     "tracing.loops": ("cond", "fori_loop", "scan", "switch", "while_loop"),
     "transforms.collectives": ("all_to_all", "ppermute", "pshuffle", "psum_scatter"),
     "transforms.custom": (
-        "checkpoint", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat", "stop_gradient",
+        "checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat",
+        "stop_gradient",
     ),
     "transforms.derivatives": ("grad", "jvp", "linearize", "value_and_grad", "vjp"),
     "transforms.jacobians": ("hessian", "jacfwd", "jacrev", "wirtinger"),
@@ -94,6 +116,8 @@ def __getattr__(name: str) -> Any:
     """What is loaded when it is first used; elementwise functions are made from their ops."""
     if name in SPACES:
         return lazy.module(f"tetrad.{name}")
+    if name == "typing":
+        return lazy.module("tetrad.typing")
     if name in FORMATS:
         return lazy.module(f"tetrad.formats.{name}")
     if name == "__all__":
@@ -122,8 +146,10 @@ def public_names() -> list[str]:
 
 
 PLAIN = (
-    "Array", "DType", "Dim", "Spec", "errors", "eval_shape", "jit", "kernel",
-    "trace", "tree",
+    "Array", "DType", "Dim", "ShapeDtypeStruct", "Spec", "config", "errors", "eval_shape", "jit",
+    "kernel", "ndarray", "trace", "tree", "tree_flatten", "tree_leaves", "tree_map",
+    "tree_structure", "tree_unflatten", "typing", "bool_", "euler_gamma", "single", "double",
+    "csingle", "cdouble",
     "bfloat16", "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16",
     "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "int32", "int64",
     "uint8", "uint16", "uint32", "uint64", "e", "inf", "nan", "newaxis", "pi",

@@ -23,6 +23,9 @@ SPACES = {
     "fft": td.fft,
     "random": td.random,
     "optim": td.optim,
+    "special": td.special,
+    "stats": td.stats,
+    "debug": td.debug,
     "quant": td.quant,
     "errors": td.errors,
 }

@@ -106,7 +106,7 @@ def test_names_spelt_alike_in_a_namespace(space: str, wrong: str, right: str) ->
         assert not hasattr(getattr(td, other), "__wrapped__")
 
 
-@pytest.mark.parametrize("name", [*METHODS, "clip", "cumsum", "argsort"])
+@pytest.mark.parametrize("name", [*METHODS, "flip", "isfinite", "einsum"])
 def test_methods_of_other_arrays(name: str) -> None:
     x = td.ones((2, 3))
     with pytest.raises(
@@ -121,9 +121,9 @@ def test_methods_of_other_arrays(name: str) -> None:
 
 def test_attributes_that_nobody_has() -> None:
     with pytest.raises(
-        AttributeError, match=r"an array has no attribute 'clip'; here it is td\.clip"
+        AttributeError, match=r"an array has no attribute 'flip'; here it is td\.flip"
     ):
-        td.jit(lambda x: x.clip(0, 1))(td.ones(3))
+        td.jit(lambda x: x.flip())(td.ones(3))
     with pytest.raises(AttributeError, match=r"an array has no attribute 'shpe'$"):
         td.ones(3).shpe  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(td.ones(3), "__array_interface__")

@@ -27,7 +27,7 @@ DEFAULTS = {
     "temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "repeat_penalty": 1.0,
     "repeat_last_n": 64,
     "presence_penalty": 0.0, "frequency_penalty": 0.0, "ignore_eos": False, "shift": False,
-    "speculate": 0,
+    "speculate": 0, "draft_min": 0, "draft_p_min": 0.75,
     "grammar": None, "json_schema": None, "max_tokens": -1, "seed": None, "stop": (),
     "logit_bias": None, "keep": 0,
     "top_n_sigma": -1.0, "typical_p": 1.0, "xtc_probability": 0.0, "xtc_threshold": 0.1,
@@ -362,7 +362,7 @@ def test_the_filters_of_taste() -> None:
         (("-l", "5"), "expected a token id and a number with its sign"),
         (("--temp", "warm"), "'warm' is not a valid float"),
         (("-n", "-3"), "-3"),
-        (("--spec-type", "draft-eagle3"), "there are no draft models here"),
+        (("--spec-type", "draft-eagle3"), "-md FILE names a draft model"),
     ],
 )
 def test_values_that_make_no_sense(words: tuple[str, ...], said: str) -> None:

@@ -176,13 +176,25 @@ def test_a_line_of_llama_cpp(invoke: Invoke, tiny_file: Path) -> None:
 
 @pytest.mark.parametrize(("words", "said"), [
     (("--lora", "a.gguf"), "--lora: adapters are not supported"),
-    (("-md", "draft.gguf"), "-md: draft models are not supported; --speculate N"),
     (("--mmproj", "a.gguf"), "--mmproj: models of images are not supported"),
 ])  # fmt: skip
 def test_what_llama_cpp_can_do_and_this_cannot(
     invoke: Invoke, tiny_file: Path, words: tuple[str, str], said: str
 ) -> None:
     assert said in invoke("run", tiny_file, *words, "-p", "Hi", code=2).stderr
+
+
+def test_a_draft_model_changes_nothing(invoke: Invoke, tiny_file: Path, tmp_path: Path) -> None:
+    words = ("run", "-m", tiny_file, "-p", "Hi there", *GREEDY, "--ignore-eos")
+    drafted = (*words, "-md", tiny_file, "--draft-max", "4", "--draft-p-min", "0", "--verbose")
+    found = invoke(*drafted)
+    assert found.stdout == invoke(*words).stdout
+    assert re.search(r"guessed: +[1-9]\d* of \d+ right", found.stderr)
+    missing = tmp_path / "missing.gguf"
+    assert "missing.gguf" in invoke(*words, "-md", missing, code=1).stderr
+    both = ("-md", tiny_file, "-hfd", "org/repo")
+    assert "which draft model" in invoke(*words, *both, code=2).stderr
+    assert "expected org/repo" in invoke(*words, "-hfd", "nothing", code=1).stderr
 
 
 def test_the_chain_of_samplers(invoke: Invoke, tiny_file: Path) -> None:

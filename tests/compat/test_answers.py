@@ -14,12 +14,13 @@ from tetrad.compat.answers import (
     top_named,
     usage,
 )
+from tetrad.core.record import replace
 from tetrad.models.decoding.generation import Completion, Logprob, Piece, Timings
 from tetrad.models.decoding.sampling import Chance
 from tetrad.text.tokenizer import Tokenizer
+from tetrad.text.tools import AnswerParser, CallArguments, CallBegins, ReasoningDelta, ToolCall
 
 HEAD = {"id": "cmpl-1", "object": "kind", "created": 5, "model": "m"}
-TOOL = {"name": "add", "parameters": {}}
 DONE = Completion("Hi!", [7, 8], "stop", 1, 3, 0, Timings(3, 1.0, 2, 1.0))
 NAMES = {7: b"Hi", 8: b"!", 9: b"\xff", 10: b"\xfe"}
 
@@ -95,23 +96,30 @@ def test_of_tokens_with_one_name_the_likeliest_keeps_it() -> None:
 
 
 def test_an_answer_of_a_chat() -> None:
-    assert chat_completion(HEAD, DONE, None, None) == HEAD | {
+    assert chat_completion(HEAD, DONE, None, False) == HEAD | {
         "choices": choice(message={"role": "assistant", "content": "Hi!"}, finish_reason="stop"),
         "usage": usage(DONE),
     }
 
 
-def test_a_tool_that_had_to_be_called() -> None:
-    function = {"name": "add", "arguments": "Hi!"}
-    call = {"id": "call__0_add_cmpl-1", "type": "function", "function": function}
+def test_a_tool_that_was_called() -> None:
+    function = {"name": "add", "arguments": '{"x": 1}'}
+    call = {"id": "c1", "type": "function", "function": function}
+    done = replace(DONE, content="", tool_calls=(ToolCall("c1", "add", '{"x": 1}'),))
     message = {
         "role": "assistant",
         "content": None,
         "function_call": function,
         "tool_calls": [call],
     }
-    made = chat_completion(HEAD, DONE, None, TOOL)
+    made = chat_completion(HEAD, done, None, True)
     assert made["choices"] == choice(message=message, finish_reason="tool_calls")
+
+
+def test_an_answer_that_could_have_called_a_tool_has_its_reasoning_apart() -> None:
+    done = replace(DONE, content="Hi!", reasoning="Hm.")
+    said = chat_completion(HEAD, done, None, True)["choices"][0]["message"]
+    assert said == {"role": "assistant", "content": "Hi!", "reasoning_content": "Hm."}
 
 
 def test_chunks_of_a_chat() -> None:
@@ -131,15 +139,24 @@ def test_chunks_of_a_chat() -> None:
     ]  # fmt: skip
 
 
+class Calls:
+    """A parser that finds a call in every answer."""
+
+    def feed(self, text: str) -> list[Any]:
+        return [ReasoningDelta("Hm."), CallBegins(0, "c1", "add")] if text else []
+
+    def finish(self) -> list[Any]:
+        return [CallArguments(0, "{}")]
+
+
 def test_chunks_of_a_call() -> None:
-    begun, *rest = [chunk["choices"] for chunk in chat_chunks(TOKENS, HEAD, PIECES[1:], TOOL)][1:]
-    call = {
-        "id": "call__0_add_cmpl-1",
-        "type": "function",
-        "function": {"name": "add", "arguments": ""},
-    }
-    assert begun == choice(delta={"tool_calls": [{"index": 0, **call}]})
-    assert rest == [
-        choice(delta={"tool_calls": [{"index": 0, "function": {"arguments": "!"}}]}),
+    parser = cast(AnswerParser, Calls())
+    made = [chunk["choices"] for chunk in chat_chunks(TOKENS, HEAD, PIECES[1:], parser)][1:]
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": ""}}
+    more = {"index": 0, "type": "function", "function": {"arguments": "{}"}}
+    assert made == [
+        choice(delta={"reasoning_content": "Hm."}),
+        choice(delta={"tool_calls": [{"index": 0, **call}]}),
+        choice(delta={"tool_calls": [more]}),
         choice(delta={}, finish_reason="tool_calls"),
     ]

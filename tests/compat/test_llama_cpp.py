@@ -222,9 +222,10 @@ def test_embeddings(llm: Llama, path: Path) -> None:
         "prompt_tokens"
     ] > 1
     first = made["data"][0]["embedding"]
-    assert len(first) == llm.n_embd() and math.isclose(np.linalg.norm(first), 1, rel_tol=1e-5)
     plain = np.array(llm.embed("Hi"))
-    assert np.allclose(plain / np.linalg.norm(plain), first, atol=1e-6)
+    assert len(first) == llm.n_embd() and np.array_equal(plain, first)
+    assert not math.isclose(np.linalg.norm(first), 1, rel_tol=1e-3)
+    assert np.allclose(plain / np.linalg.norm(plain), llm.embed("Hi", normalize=True), atol=1e-6)
     with pytest.raises(SettingError, match="embedding: expected a Llama made with embedding=True"):
         Llama(path, n_ctx=64).create_embedding("Hi")
 
@@ -430,18 +431,27 @@ def test_objects_have_no_more_properties_than_their_schema_names(llm: Llama) -> 
     ) == {"x": "a"}
 
 
-def test_functions_are_the_older_name_of_tools(llm: Llama) -> None:
-    function = {
-        "name": "f",
-        "parameters": {"type": "object", "properties": {"x": {"enum": ["a"]}}, "required": ["x"]},
-    }
+FUNCTION = {
+    "name": "f",
+    "parameters": {"type": "object", "properties": {"x": {"enum": ["a"]}}, "required": ["x"]},
+}
+TOOLS = [{"type": "function", "function": FUNCTION}]
+
+
+@pytest.fixture(scope="module")
+def roomy(tmp_path_factory: pytest.TempPathFactory) -> Llama:
+    """With room for what a model is told of tools."""
+    made = tmp_path_factory.mktemp("compat") / "roomy.gguf"
+    gguf.write(made, *tiny_model("llama", context=1024))
+    return Llama(model_path=str(made), seed=7, verbose=False)
+
+
+def test_functions_are_the_older_name_of_tools(roomy: Llama) -> None:
     settings = {"temperature": 0.0, "max_tokens": 120}
-    tools = [{"type": "function", "function": function}]
-    want = llm.create_chat_completion(MESSAGES, tools=tools, tool_choice="required", **settings)[
-        "choices"
-    ][0]
-    found = llm.create_chat_completion(
-        MESSAGES, functions=[function], function_call={"name": "f"}, **settings
+    asked = {"tools": TOOLS, "tool_choice": "required"}
+    want = roomy.create_chat_completion(MESSAGES, **asked, **settings)["choices"][0]
+    found = roomy.create_chat_completion(
+        MESSAGES, functions=[FUNCTION], function_call={"name": "f"}, **settings
     )
     message = found["choices"][0]["message"]
     assert (
@@ -450,12 +460,10 @@ def test_functions_are_the_older_name_of_tools(llm: Llama) -> None:
         == want["message"]["function_call"]
     )
     assert json.loads(message["function_call"]["arguments"]) == {"x": "a"}
-    free = llm.create_chat_completion(
-        MESSAGES, functions=[function], function_call="auto", max_tokens=2
+    none = roomy.create_chat_completion(
+        MESSAGES, functions=[FUNCTION], function_call="none", max_tokens=2
     )
-    assert "function_call" not in free["choices"][0]["message"]
-    with pytest.raises(SettingError, match='"required" with one tool'):
-        llm.create_chat_completion(MESSAGES, tools=tools * 2, tool_choice="required")
+    assert "function_call" not in none["choices"][0]["message"]
 
 
 def test_a_stream_that_was_left_makes_room_for_the_next_call(llm: Llama) -> None:
@@ -537,33 +545,68 @@ def test_mirostat_and_guesses(llm: Llama, path: Path) -> None:
     )
 
 
-def test_a_tool_that_is_named_is_called(llm: Llama) -> None:
-    one = {"type": "object", "properties": {"x": {"enum": ["a", "b"]}}, "required": ["x"]}
-    one["additionalProperties"] = False
-    tools = [{"type": "function", "function": {"name": "f", "parameters": one}}]
-    named = {"type": "function", "function": {"name": "f"}}
-    settings = {"tools": tools, "tool_choice": named, "temperature": 0.0, "max_tokens": 120}
-    choice = llm.create_chat_completion(MESSAGES, **settings)["choices"][0]
-    (call,) = choice["message"]["tool_calls"]
-    assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] is None
-    assert call["type"] == "function" and call["function"]["name"] == "f"
-    assert json.loads(call["function"]["arguments"])["x"] in ("a", "b")
-    chunks = [
-        c["choices"][0] for c in llm.create_chat_completion(MESSAGES, stream=True, **settings)
-    ]
+def calls_of(llm: Llama, **settings: Any) -> list[tuple[str, Any]]:
+    """Names and arguments of the calls in an answer, which are the same in a stream."""
+    asked = {"temperature": 0.0, "max_tokens": 200, **settings}
+    choice = llm.create_chat_completion(MESSAGES, **asked)["choices"][0]
+    calls = choice["message"].get("tool_calls", [])
+    assert (choice["finish_reason"] == "tool_calls") == bool(calls)
+    chunks = [c["choices"][0] for c in llm.create_chat_completion(MESSAGES, stream=True, **asked)]
     parts = [part for c in chunks for part in c["delta"].get("tool_calls", ())]
-    assert (
-        parts[0]["function"] == {"name": "f", "arguments": ""}
-        and chunks[-1]["finish_reason"] == "tool_calls"
+    assert chunks[-1]["finish_reason"] == choice["finish_reason"]
+    names = [part["function"]["name"] for part in parts if "name" in part["function"]]
+    arguments = [""] * len(names)
+    for part in parts:
+        arguments[part["index"]] += part["function"]["arguments"]
+    assert names == [call["function"]["name"] for call in calls]
+    assert arguments == [call["function"]["arguments"] for call in calls]
+    return [(name, json.loads(text)) for name, text in zip(names, arguments, strict=True)]
+
+
+OTHER = {"type": "function", "function": {"name": "g", "parameters": {}}}
+
+
+@pytest.mark.parametrize("choice", [{"type": "function", "function": {"name": "f"}}, "f"], ids=str)
+def test_a_tool_that_is_named_is_called(roomy: Llama, choice: Any) -> None:
+    calls = calls_of(roomy, tools=[*TOOLS, OTHER], tool_choice=choice)
+    assert calls and all(call == ("f", {"x": "a"}) for call in calls)
+
+
+def test_one_of_several_tools_is_called_where_one_is_required(roomy: Llama) -> None:
+    calls = calls_of(roomy, tools=[*TOOLS, OTHER], tool_choice="required")
+    assert calls and all(call in (("f", {"x": "a"}), ("g", {})) for call in calls)
+
+
+@pytest.mark.parametrize("choice", ["auto", None])
+def test_a_free_answer_may_call_tools(roomy: Llama, choice: str | None) -> None:
+    """A model of random weights calls none by itself: a processor makes it say what a call is."""
+    call = roomy._model.chat(
+        MESSAGES, tools=TOOLS, tool_choice="required", temperature=0.0, max_tokens=200
     )
-    assert "".join(part["function"]["arguments"] for part in parts) == call["function"]["arguments"]
-    free = llm.create_chat_completion(MESSAGES, tools=tools, tool_choice="auto", max_tokens=2)[
-        "choices"
-    ][0]
-    assert "tool_calls" not in free["message"]
-    with pytest.raises(SettingError, match="tool_choice: expected None"):
-        llm.create_chat_completion(
-            MESSAGES, tools=tools, tool_choice={"type": "function", "function": {"name": "g"}}
+    start = call.prompt_tokens
+    assert call.tool_calls
+
+    def as_before(tokens: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        at = len(tokens) - start
+        wanted = call.tokens[at] if at < len(call.tokens) else roomy.token_eos()
+        return np.where(np.arange(len(logits)) == wanted, logits, -np.inf)
+
+    found = calls_of(roomy, tools=TOOLS, tool_choice=choice, logits_processor=as_before)
+    assert found == [("f", {"x": "a"})] * len(call.tool_calls)
+
+
+def test_a_free_answer_may_be_text(roomy: Llama) -> None:
+    asked = {"tools": TOOLS, "max_tokens": 4, "temperature": 0.0}
+    for choice in ("auto", None, "none"):
+        made = roomy.create_chat_completion(MESSAGES, tool_choice=choice, **asked)["choices"][0]
+        assert made["finish_reason"] == "length" and "tool_calls" not in made["message"]
+        assert isinstance(made["message"]["content"], str)
+
+
+def test_a_tool_that_is_not_there_is_refused(roomy: Llama) -> None:
+    with pytest.raises(SettingError, match="tool_choice: expected 'none', 'auto', 'required'"):
+        roomy.create_chat_completion(
+            MESSAGES, tools=TOOLS, tool_choice={"type": "function", "function": {"name": "g"}}
         )
 
 
@@ -576,6 +619,11 @@ def test_what_changes_nothing_is_a_warning(path: Path) -> None:
         Llama(path, n_ctx=64, n_gpu_layers=0, use_mmap=True, verbose=True, n_batch=8).set_cache(
             LlamaRAMCache()
         )
+
+
+def test_arguments_that_are_none_are_a_warning_as_there(path: Path) -> None:
+    with pytest.warns(UserWarning, match="n_context=5 is no argument of it; did you mean n_ctx"):
+        assert Llama(path, n_context=5).n_ctx() == 256
 
 
 def test_positions_and_keys_of_the_file(path: Path) -> None:
@@ -608,9 +656,11 @@ def test_small_helpers(llm: Llama) -> None:
     assert tokenizer.decode(tokenizer.encode("Hi there")) == "Hi there"
     vector, count = llm.embed("Hi there", return_count=True)
     assert len(vector) == llm.n_embd() and count == len(llm.tokenize(b"Hi there"))
-    with pytest.raises(ContextError):
-        llm.embed("a " * 600)
-    assert len(llm.embed("a " * 600, truncate=True)) == llm.n_embd()
+    with pytest.raises(ContextError, match="601 tokens"):
+        llm.embed("a " * 600, truncate=False)
+    with pytest.warns(UserWarning, match="of 601 tokens the first 256 are taken") as said:
+        assert len(llm.embed("a " * 600)) == llm.n_embd()
+    assert said[0].filename == __file__
 
 
 def test_closing(path: Path) -> None:
@@ -669,7 +719,6 @@ def test_sizes_of_batches_change_nothing(llm: Llama, path: Path) -> None:
             "Llama: lora_path='x' is not supported\n  hint: leave it out, or pass None",
         ),
         ({"rope_scaling_type": 9}, "rope_scaling_type=9"),
-        ({"n_context": 5}, "there is no argument 'n_context'"),
         ({"type_k": 2}, "type_k=2, type_v=None"),
         ({"draft_model": object}, "draft_model"),
     ],

@@ -107,7 +107,7 @@ def test_the_decorator_takes_settings() -> None:
 
 def test_trace_of_a_jitted_function() -> None:
     f = jit(lambda x: x + 1, dims=({0: td.Dim("n")},))
-    assert str(f.trace(td.Spec((3,))).inputs[0].type) == "f32[n]"
+    assert str(f.trace(td.Spec((3,))).graph.inputs[0].type) == "f32[n]"
     assert f.compiles == 0
 
 
@@ -396,7 +396,7 @@ def test_recursion_through_static_arguments() -> None:
     def f(x: Any, n: int) -> Any:
         return x if n == 0 else f(x * 2, n - 1)
 
-    graph = f.trace(td.Spec((2,)), 3)
+    graph = f.trace(td.Spec((2,)), 3).graph
     assert sum(node.op.name == "call" for node in graph.nodes()) == 1
 
 

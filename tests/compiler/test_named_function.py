@@ -185,9 +185,11 @@ def test_every_folder_that_can_shape_a_trace_is_in_the_key() -> None:
     assert folders - set(known.MAKERS) == {
         "cli",
         "compat",
+        "debug",
         "explain",
         "formats",
         "hub",
+        "jax",
         "optim",
         "serve",
         "text",

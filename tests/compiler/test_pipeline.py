@@ -206,7 +206,7 @@ def test_groups_out_of_order_are_found() -> None:
     graph = td.trace(lambda x: td.sum(td.tanh(td.sum(x, axis=0) @ x)))(S(8, 8))
     fused = fuse_program(optimise(graph))
     verify_fused(fused)
-    turned = Fused(fused.graph, fused.groups[::-1], fused.scans, fused.inner)
+    turned = Fused(fused.graph, fused.groups[::-1], fused.loops, fused.inner)
     with pytest.raises(CompileError, match="before it is written"):
         verify_fused(turned)
 

@@ -21,8 +21,8 @@ ARRAYS = pytest.mark.parametrize("dtype", d.ARRAY_DTYPES, ids=repr)
 
 @EVERY
 def test_either_name_gives_the_one_object(dtype: d.DType) -> None:
+    assert d.named(dtype.short_name) is dtype
     assert d.named(dtype.name) is dtype
-    assert d.named(dtype.long_name) is dtype
 
 
 @EVERY
@@ -38,7 +38,7 @@ def test_size_agrees_with_numpy(dtype: d.DType) -> None:
 
 @EVERY
 def test_prints_as_the_ir_does(dtype: d.DType) -> None:
-    assert repr(dtype) == str(dtype) == dtype.name
+    assert repr(dtype) == str(dtype) == dtype.short_name
 
 
 @ARRAYS
@@ -46,12 +46,12 @@ def test_found_from_numpy(dtype: d.DType) -> None:
     assert d.as_dtype(dtype) is dtype
     assert d.as_dtype(dtype.np) is dtype
     assert d.as_dtype(dtype.np.type) is dtype
-    assert d.as_dtype(dtype.long_name) is dtype
+    assert d.as_dtype(dtype.name) is dtype
 
 
 @ARRAYS
 def test_long_name_is_numpys(dtype: d.DType) -> None:
-    assert dtype.long_name == dtype.np.name
+    assert dtype.name == dtype.np.name
 
 
 @EVERY
@@ -113,7 +113,7 @@ print(names, as_dtype(ml_dtypes.bfloat16), as_dtype(ml_dtypes.bfloat16).np)
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "(['bf16', 'f32'], False) bf16 bfloat16"
+    assert done.stdout.strip() == "(['bfloat16', 'float32'], False) bf16 bfloat16"
 
 
 @ARRAYS
@@ -126,14 +126,14 @@ def test_numpy_takes_it_for_its_own(dtype: d.DType) -> None:
 
 @ARRAYS
 def test_equal_to_what_numpy_has_for_it_either_way_round_and_with_its_hash(dtype: d.DType) -> None:
-    for other in (dtype.np, dtype.np.type, dtype.long_name, dtype.name):
+    for other in (dtype.np, dtype.np.type, dtype.name, dtype.short_name):
         assert dtype == other and other == dtype and (dtype != other) is False
     assert hash(dtype) == hash(dtype.np)
     assert {dtype: 1}[dtype.np] == {dtype.np: 1}[dtype] == 1  # type: ignore[index]
     assert len({dtype, dtype.np}) == 1
     for other in d.ARRAY_DTYPES:
         if other is not dtype:
-            assert dtype not in (other, other.np, other.np.type, other.long_name)
+            assert dtype not in (other, other.np, other.np.type, other.name)
 
 
 def test_other_spellings_of_numpy() -> None:
@@ -164,3 +164,15 @@ def test_index_and_quantised_types_are_nothing_of_numpys() -> None:
     quantised = d.named("q8_0x16")
     assert np.int64 != d.index and quantised not in (np.uint8, "uint8") and quantised == "q8_0x16"
     assert len({d.index, d.i64, quantised, d.u8}) == 4
+
+
+@ARRAYS
+def test_it_says_of_itself_what_numpys_does(dtype: d.DType) -> None:
+    for name in ("name", "itemsize", "type", "char"):
+        assert getattr(dtype, name) == getattr(dtype.np, name)
+    table = {dtype.np: 1}
+    assert table[dtype] == 1 and {dtype: 2}[dtype.np] == 2
+    assert np.dtype(dtype) == dtype.np
+    made = dtype(1)
+    assert made.dtype is dtype and made.shape == ()
+    assert dtype([0, 1]).tolist() == np.asarray([0, 1], dtype.np).tolist()

@@ -18,10 +18,10 @@ from tetrad.backends.cpu.table import KernelEntry
 from tetrad.backends.llvm import convert, rules
 from tetrad.backends.llvm.emitter import Codegen, Emitted
 from tetrad.core.dtypes import DType, bool_, index
+from tetrad.core.sizes import Size
 from tetrad.graph.nodes import Node
 from tetrad.kernel import nodes as n
 from tetrad.kernel.build import KernelBuilder, Val
-from tetrad.loopnest.frame import Frame
 from tetrad.ops.movement import At, Reader, pad, slice_, transpose
 from tetrad.ops.reduce import MAX
 from tetrad.ops.scatter import kernel as scatter
@@ -103,12 +103,11 @@ def unsigned_numbers_compared_as_signed() -> None:
 def negative_index_scatters_to_the_front() -> None:
     """Negative indices are not counted from the end; the bounds check is gone too."""
 
-    def unwrapped(frame: Frame, node: Node, indices: Node, i: Val, size: Val) -> Val:
-        k = frame.k
-        raw = k.cast(frame.reading.wide(indices, (i,)), index)
-        return k.select(raw < 0, k.index(0), raw)
+    def unwrapped(k: KernelBuilder, given: Val, size: Size, value_of: Any) -> tuple[Val, Val]:
+        raw = k.cast(given, index)
+        return k.select(raw < 0, k.index(0), raw), k.const(False, bool_)
 
-    scatter.checked_index = unwrapped
+    scatter.narrow_index = unwrapped
 
 
 @plant

@@ -317,4 +317,4 @@ def shown_value(v: Any) -> str:
 
 
 def dtype_name(dtype: DType) -> str:
-    return "bool_" if dtype is bool_ else dtype.name
+    return "bool_" if dtype is bool_ else dtype.short_name

@@ -20,10 +20,10 @@ def test_indices_mean_what_they_mean_in_numpy(first: int) -> None:
     assert [found for seed in range(first, first + 50) if (found := check(seed))] == []
 
 
-def sums_first(rows: Any, places: Any, updates: Any, name: str, op: Any) -> Any:
+def sums_first(rows: Any, places: Any, updates: Any, name: str, op: Any, **drop: bool) -> Any:
     """x + (the sum of all values for an element)."""
     if op != "add" or not updates.shape[0]:
-        return PUT(rows, places, updates, name, op)
+        return PUT(rows, places, updates, name, op, **drop)
     total = run("scatter_add", updates, places, size=rows.shape[0])
     return elementwise(REGISTRY["add"], (rows, total), {})
 

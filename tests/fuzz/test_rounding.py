@@ -24,7 +24,7 @@ from tests.fuzz.rounding import (
 )
 from tetrad.core import floats
 from tetrad.core.jobs import JOBS
-from tetrad.tracing import array, operands
+from tetrad.tracing import apply_op, operands
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN = 0x1F80
@@ -49,7 +49,7 @@ def test_the_fuzzer_notices_a_compiler_that_keeps_the_hosts_state(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(floats, "set_environment", lambda _: 0)
-    monkeypatch.setattr(array, "are_plain", lambda: True)
+    monkeypatch.setattr(apply_op, "are_plain", lambda: True)
     monkeypatch.setattr(operands, "are_plain", lambda: True)
     found = [compared(results_of_function("constants", 0), state) for state in STATES]
     assert "got" in (found[0] or "") and "got" in (found[1] or "")

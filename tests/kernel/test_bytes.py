@@ -97,7 +97,11 @@ def test_what_is_read_computes_the_same() -> None:
 
 def test_every_name_has_a_tag_of_its_own() -> None:
     assert set(tags.NODES) == set(n.INSTRUCTIONS)
-    assert set(tags.DTYPES) == {d.name for d in (*REAL_DTYPES, index)} <= {d.name for d in DTYPES}
+    assert (
+        set(tags.DTYPES)
+        == {d.short_name for d in (*REAL_DTYPES, index)}
+        <= {d.short_name for d in DTYPES}
+    )
     assert set(tags.BINARY) == {*n.BINARY, *n.COMPARISONS}
     assert set(tags.UNARY) == set(n.UNARY) and set(tags.ATOMIC) == set(n.ATOMIC)
     tables = [

@@ -69,6 +69,10 @@ body:
   %27: u32 = atomic_compare_exchange(c, %24, %25, expected=%26, order="seq_cst")
   %28: f32 = permute(%2, %19)
   %29: f32 = dot2(%28, %16, %19)
+  %30: bool = const(false)
+  %31: bool = local(%30)
+  repeat while %31:
+    set(%31, %30)
   return()
 """
 
@@ -97,7 +101,7 @@ def test_what_was_parsed() -> None:
     )
     assert (s.dtype, s.access, s.count, s.zeroed) == (i32, "workgroup", 16, True)
     _, lane, load, broadcast, fma, shuffle, *_, store, length, _, added, exchanged = program.body[
-        :-3
+        :-6
     ]
     leaving = program.body[-1]
     assert isinstance(load, n.Load) and (load.dtype, load.buffer, load.at) == (f32, x, lane)
@@ -127,7 +131,7 @@ def test_parsed_blocks() -> None:
 
 
 def test_every_instruction_prints() -> None:
-    assert set(FORMS) | {n.For, n.If, n.Region} == set(n.INSTRUCTIONS)
+    assert set(FORMS) | {n.For, n.Repeat, n.If, n.Region} == set(n.INSTRUCTIONS)
     words = (
         EVERYTHING.replace("= add", "= binary")
         .replace("lt(", "compare(")

@@ -22,7 +22,7 @@ from tetrad.backends.cpu.table import KernelEntry, LoopEntry
 from tetrad.compiler.driver import compile_graph
 from tetrad.core.tree import flatten
 from tetrad.graph.evaluate import evaluate
-from tetrad.passes import plan_scan
+from tetrad.passes import plan_loop
 from tetrad.passes.inline_custom import inline_custom
 from tetrad.schedule.nodes import Launch, Loop, Switch, While
 
@@ -53,6 +53,12 @@ def numbers(*shape: int, seed: int = 0, dtype: Any = np.float32) -> np.ndarray:
 def only_step(made: Executable) -> Any:
     (step,) = made.schedule.steps
     return step
+
+
+@pytest.fixture
+def stepped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops of the schedule, where kernels of a small step would be linked into one."""
+    monkeypatch.setattr(plan_loop, "is_small", lambda *bodies: False)
 
 
 # -- one kernel with the loop inside ---------------------------------------------------------------
@@ -142,11 +148,15 @@ def test_a_recurrent_cell_is_one_kernel_with_the_bits_of_many(
     made = check(cell, *arrays)
     launches = [step for step in made.schedule.steps if step.name.startswith("scan")]
     assert len(launches) == 1 and isinstance(launches[0], Launch)
-    monkeypatch.setattr(plan_scan, "workgroup_groups", lambda loop, groups: None)
+    monkeypatch.setattr(plan_loop, "workgroup_groups", lambda loop, groups: None)
+    linked = compiled(cell, *arrays)
+    assert all(isinstance(step, Launch) for step in linked.schedule.steps)
+    monkeypatch.setattr(plan_loop, "is_small", lambda *bodies: False)
     several = compiled(cell, *arrays)
     assert any(isinstance(step, Loop) for step in several.schedule.steps)
-    for one, other in zip(run(made, arrays), run(several, arrays), strict=True):
-        assert one.tobytes() == other.tobytes()
+    ways = (run(way, arrays) for way in (made, linked, several))
+    for one, second, other in zip(*ways, strict=True):
+        assert one.tobytes() == second.tobytes() == other.tobytes()
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -173,6 +183,7 @@ def test_a_cell_with_several_rows_and_a_wide_projection() -> None:
 # -- a loop of the schedule ------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("stepped")
 @pytest.mark.parametrize("length", [0, 1, 2, 5])
 @pytest.mark.parametrize("reverse", [False, True])
 def test_reductions_in_the_body(length: int, reverse: bool) -> None:
@@ -185,6 +196,7 @@ def test_reductions_in_the_body(length: int, reverse: bool) -> None:
     assert isinstance(only_step(made), Loop)
 
 
+@pytest.mark.usefixtures("stepped")
 def test_a_carry_that_is_a_result_lives_in_its_rows() -> None:
     def f(c: Any, xs: Any) -> Any:
         return td.scan(lambda c, x: ((n := td.nn.softmax(c + x)), n), c, xs)
@@ -195,6 +207,7 @@ def test_a_carry_that_is_a_result_lives_in_its_rows() -> None:
     assert len(step.body.steps) == 1
 
 
+@pytest.mark.usefixtures("stepped")
 def test_an_odd_and_an_even_number_of_steps_end_in_the_same_place() -> None:
     for length in range(5):
         check(
@@ -213,6 +226,7 @@ def test_a_body_with_large_kernels_is_run_by_all_workers() -> None:
     assert isinstance(entry, LoopEntry) and not entry.alone
 
 
+@pytest.mark.usefixtures("stepped")
 def test_a_short_body_is_run_by_one_worker() -> None:
     made = compiled(
         lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), None), c, xs)[0],
@@ -229,6 +243,7 @@ def test_small_kernels_need_no_other_worker() -> None:
         assert isinstance(entry, KernelEntry) and entry.groups == rows and entry.serial is is_small
 
 
+@pytest.mark.usefixtures("stepped")
 def test_scans_inside_scans() -> None:
     def f(c: Any, xs: Any) -> Any:
         return td.scan(
@@ -238,6 +253,7 @@ def test_scans_inside_scans() -> None:
     check(f, numbers(5), numbers(3, 4, 5))
 
 
+@pytest.mark.usefixtures("stepped")
 def test_the_length_may_be_a_dim() -> None:
     f = td.jit(
         lambda c, xs: td.scan(lambda c, x: (td.nn.softmax(c + x), td.sum(c)), c, xs),
@@ -257,6 +273,7 @@ def test_the_length_may_be_a_dim() -> None:
 # -- while and switch ------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("stepped")
 @pytest.mark.parametrize("limit", [0.0, 1.0, 1.5, 3.0, 50.0])
 def test_while_loops(limit: float) -> None:
     def f(x: Any, limit: Any) -> Any:
@@ -264,7 +281,7 @@ def test_while_loops(limit: float) -> None:
             lambda s: td.sum(s[0]) < limit, lambda s: (s[0] * 1.5 + 0.1, s[1] + 1), (x, 0)
         )
 
-    made = check(f, np.full(5, 0.1, np.float32), np.float32(limit))
+    made = check(f, np.full(5, 0.1, np.float32), np.array(limit, np.float32))
     assert isinstance(made.schedule.steps[-1], While)
 
 
@@ -275,10 +292,11 @@ def test_switches(index: int) -> None:
             i, [lambda: (x + y, x), lambda: (td.nn.softmax(x), y), lambda: (y, td.sum(x) + y)]
         )
 
-    made = check(f, np.int32(index), numbers(7), numbers(7, seed=1))
+    made = check(f, np.array(index, np.int32), numbers(7), numbers(7, seed=1))
     assert any(isinstance(step, Switch) for step in made.schedule.steps)
 
 
+@pytest.mark.usefixtures("stepped")
 def test_a_switch_inside_a_scan_inside_a_while_loop() -> None:
     def inner(c: Any, i: Any) -> Any:
         return td.switch(
@@ -298,6 +316,7 @@ def test_a_switch_inside_a_scan_inside_a_while_loop() -> None:
 # -- trouble ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("stepped")
 @pytest.mark.parametrize("width", [3, 40])
 def test_an_index_out_of_range_inside_a_loop_names_the_line(width: int) -> None:
     table = td.asarray(numbers(10, width))

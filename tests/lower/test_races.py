@@ -46,6 +46,11 @@ CASES: dict[str, tuple[Any, ...]] = {
     "long topk": (topk, (1, 2000)),
     "long transform": (td.fft.rfft, (1, 1500)),
     "scatter to one column": (lambda i, v: td.zeros((9,)).at[i % 9].add(v), td.int32, (30,)),
+    "extremes in one column": (
+        lambda i, v: td.zeros((9,)).at[i % 9].max(v).at[i % 7].min(v),
+        td.int32,
+        (30,),
+    ),
     "recurrent cell": (cell, (16, 16), (5, 2, 16)),
     "one small system": (td.linalg.det, (5, 5)),
 }

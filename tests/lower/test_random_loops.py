@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ import tetrad as td
 from tests.compiled import run, run_on_evaluator
 from tetrad.compiler.driver import compile_graph
 from tetrad.graph.evaluate import evaluate
+from tetrad.passes import plan_loop
 from tetrad.passes.inline_custom import inline_custom
 
 WORK = (
@@ -80,6 +82,11 @@ def test_random_loops(names: list[str], kind: str, width: int, steps: int) -> No
 
     graph = inline_custom(td.trace(f)(a, b, xs))
     made = compile_graph(graph)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan_loop, "is_small", lambda *bodies: False)
+        stepped = compile_graph(graph)
+    for got, expected in zip(run(made, (a, b, xs)), run(stepped, (a, b, xs)), strict=True):
+        assert got.tobytes() == expected.tobytes()
     want, meant = run_on_evaluator(made, (a, b, xs)), evaluate(graph, (a, b, xs))
     for threads in (1, 2):
         for got, expected in zip(run(made, (a, b, xs), threads=threads), want, strict=True):

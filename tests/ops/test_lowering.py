@@ -48,6 +48,8 @@ OWN_TESTS = {
     "top_experts": "ops/experts/test_kernel.py",
     "kernel_call": "compiler/test_kernel_call.py",
     "callback": "tracing/test_callbacks.py",
+    "effect": "debug/test_printing.py",
+    "tie": "debug/test_printing.py",
     "grouped_matmul": "ops/experts/test_kernel.py",
     **dict.fromkeys(
         ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det"),

@@ -26,7 +26,16 @@ from tetrad.ops.compare import (
 from tetrad.ops.convert import cast
 from tetrad.ops.gather import gather
 from tetrad.ops.matmul.op import matmul
-from tetrad.ops.movement import concat, expand, pad, reshape, slice_, stop_gradient, transpose
+from tetrad.ops.movement import (
+    checkpoint_name,
+    concat,
+    expand,
+    pad,
+    reshape,
+    slice_,
+    stop_gradient,
+    transpose,
+)
 from tetrad.ops.quotients import divide
 from tetrad.ops.reduce import reduce_sum
 from tetrad.passes.rewrite import full
@@ -73,6 +82,11 @@ def like(node: Node, value: float) -> Node:
 @example("layout.nothing_to_stop")
 def _() -> tuple[Node, ...]:
     return (stop_gradient(x()),)
+
+
+@example("layout.nothing_to_name")
+def _() -> tuple[Node, ...]:
+    return (checkpoint_name(x(), called="kept"),)
 
 
 @example("layout.compose_transposes")

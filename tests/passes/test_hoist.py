@@ -110,7 +110,7 @@ def test_a_carry_of_a_while_loop_that_is_handed_on_is_a_constant() -> None:
             lambda s: td.sum(s[1]) < s[0], lambda s: (s[0], s[1] * 2 + s[0]), (limit, x)
         )
 
-    better = check(f, np.float64(100), np.ones(3))
+    better = check(f, np.array(100.0), np.ones(3))
     loop = loop_in(better)
     assert (loop.param("condition_consts"), loop.param("body_consts"), len(loop.types)) == (1, 1, 1)
     assert better.outputs[0] is better.inputs[0]

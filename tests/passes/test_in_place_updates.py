@@ -9,7 +9,8 @@ import tetrad as td
 from tetrad.compiler.driver import compile_graph
 from tetrad.ops.attention.cache import put_cache, put_scales
 from tetrad.ops.dynamic.op import dynamic_slice, dynamic_update_slice
-from tetrad.schedule.nodes import Loop
+from tetrad.passes import plan_loop
+from tetrad.schedule.nodes import Launch, Loop
 from tetrad.tracing.array import Array
 
 LAYERS, SLOTS, HEADS, LENGTH, CHANNELS = 2, 3, 2, 32, 32
@@ -140,7 +141,9 @@ def test_a_cache_of_eight_bits_holds_codes_and_scales(is_interleaved: bool) -> N
         assert np.abs(back - rows[t]).max() < np.abs(rows[t]).max() / 200
 
 
-def test_a_row_that_is_read_before_the_update_needs_no_copy() -> None:
+def test_a_row_that_is_read_before_the_update_needs_no_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """In every step a row of the carried buffer is computed from another one; the buffer itself is
     never copied."""
 
@@ -152,7 +155,10 @@ def test_a_row_that_is_read_before_the_update_needs_no_copy() -> None:
         return td.scan(step, rows, td.arange(1, 8, dtype=td.int32))[0]
 
     program = compile_graph(td.trace(fill)(td.zeros((8, 5))))
-    (loop,) = program.schedule.steps
+    (kernel,) = program.schedule.steps
+    assert isinstance(kernel, Launch) and kernel.updates == kernel.writes
+    monkeypatch.setattr(plan_loop, "is_small", lambda *bodies: False)
+    (loop,) = compile_graph(td.trace(fill)(td.zeros((8, 5)))).schedule.steps
     assert isinstance(loop, Loop)
     assert loop.outputs[0] is loop.inputs[0]  # where it lay
     assert not any(

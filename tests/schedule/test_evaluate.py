@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tests.schedule.schedules import FLAG, FOUR, INDEX, adding, doubled, doubling, is_small
-from tetrad.core import lapack
 from tetrad.core.dtypes import as_dtype, f64
 from tetrad.core.types import ArrayType
 from tetrad.kernel.build import KernelBuilder
+from tetrad.schedule import lapack
 from tetrad.schedule.build import ScheduleBuilder
 from tetrad.schedule.evaluate import evaluate
 from tetrad.schedule.nodes import HostCall, HostMemory, HostRoom, Loop, Switch, While

@@ -60,6 +60,19 @@ def test_a_server_is_asked_and_ends(tmp_path: Path) -> None:
         assert "event=stopped" in log and "secret" not in log and "Traceback" not in log
 
 
+def test_a_server_with_a_draft_model_answers_as_without() -> None:
+    body = {"prompt": "Hi there", "max_tokens": 24, "seed": 3, "ignore_eos": True}
+    draft = ("-md", str(model_file()), "--draft-p-min", "0", "--draft-max", "4")
+    answers, guessed = [], []
+    for words in ((), draft, ("--speculate", "4")):
+        with started("-c", "256", *words) as (_, address):
+            found = httpx.post(f"{address}/v1/completions", json=body, timeout=60, trust_env=False)
+            answers.append(found.json()["choices"][0]["text"])
+            guessed.append(found.json()["timings"].get("draft_n", 0))
+    assert answers[0] == answers[1] == answers[2]
+    assert guessed[0] == 0 and guessed[1] > 4
+
+
 def test_a_port_in_use_is_told_with_a_remedy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -74,6 +87,7 @@ def test_a_port_in_use_is_told_with_a_remedy() -> None:
     [
         (["--port", "70000"], "70000"),
         (["--keep-alive", "soon"], "expected a time"),
+        (["-md", "MODEL", "MODEL", "MODEL"], "it guesses for one model"),
         (["-a", "x", "MODEL", "MODEL"], "aliases are for one model"),
         (["--ssl-key-file", "KEY", "MODEL"], "give both"),
         (["--models-dir", "FOLDER"], "there is no model below"),

@@ -20,7 +20,10 @@ pytest.importorskip("llguidance")
 def test_marks_that_are_control_tokens_are_seen(tmp_path: Path) -> None:
     model = made(tmp_path / "tiny.gguf", CONTROL)
     dialect = dialect_of(TEMPLATE, model.tokenizer)
-    loaded: Any = SimpleNamespace(name="tiny", model=model, dialect=lambda has_tools: dialect)
+    place = SimpleNamespace(defaults={})
+    loaded: Any = SimpleNamespace(
+        name="tiny", model=model, place=place, dialect=lambda has_tools: dialect
+    )
     asked = ChatRequest(None, {"max_tokens": 400, "seed": 1}, HI, tools=TOOLS, think=False,
                         tool_choice="required", parallel=False)  # fmt: skip
     found = prepare(cast(LoadedModel, loaded), asked, {})

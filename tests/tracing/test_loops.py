@@ -109,7 +109,7 @@ def test_numbers_take_the_dtype_that_the_body_gives(
     way: Any, init: Any, xs: Any, dtype: str
 ) -> None:
     final, _ = way(lambda x: td.scan(lambda c, x: (c + x, None), init, x))(np.ones(3, xs))
-    assert final.item() == 3 and final.dtype.long_name == dtype
+    assert final.item() == 3 and final.dtype.name == dtype
 
 
 def test_a_half_stays_one() -> None:
@@ -380,3 +380,16 @@ def test_errors_name_the_function_that_was_called() -> None:
         td.cond(True, lambda x: x, lambda x: x, 1.0, operand=2.0)
     with pytest.raises(DtypeError, match="convert one of them with astype"):
         td.cond(True, lambda x: x, lambda x: x.astype(td.int32), td.zeros(2))
+
+
+def test_bounds_of_64_bits_are_kept() -> None:
+    zero, big = td.asarray(0, dtype=td.int64), 2**40
+
+    def total(lower: Any, upper: Any) -> td.Array:
+        return td.fori_loop(lower, upper, lambda i, s: s + i, zero)
+
+    want = sum(range(big, big + 3))
+    assert int(total(big, big + 3)) == want
+    assert int(td.jit(lambda n: total(n, n + 3))(td.asarray(big, dtype=td.int64))) == want
+    assert int(td.jit(lambda n: total(big, n))(td.asarray(big + 3, dtype=td.int64))) == want
+    assert td.jit(lambda n: td.fori_loop(0, n, lambda i, _: i, td.asarray(0)))(3).dtype == td.int32

@@ -42,7 +42,7 @@ def test_shapes_without_running() -> None:
     params = {"w": td.Spec((3, 4)), "b": np.zeros(4, np.float64)}
     y, more = td.eval_shape(f, params, td.Spec((n, 3)), power=3.0)
     assert isinstance(y, td.Spec) and y.shape == (n, 4) and y.dtype is td.float64
-    assert repr(more) == "{'best': Spec(i64[n]), 'mean': Spec(f64[]), 'none': None}"
+    assert repr(more) == "{'best': Spec(i32[n]), 'mean': Spec(f64[]), 'none': None}"
     assert repr(td.eval_shape(lambda x: x + 1, 2)) == "Spec(i32[])"
     again = td.eval_shape(
         td.grad(lambda p, x: td.sum(f(p, x)[0]), argnums=1), params, np.zeros((5, 3), np.float32)

@@ -168,6 +168,12 @@ def never_equal(rng: Rng, x: Array, y: Array) -> tuple[Array, Array]:
     return x, x + away_from_zero(rng, y)
 
 
+def rows_apart(rng: Rng, x: Array, updates: Array, indices: Array) -> tuple[Array, ...]:
+    """No element of the rows and no update equals another."""
+    values = all_different(rng, np.empty(x.size + updates.size, x.dtype))
+    return values[: x.size].reshape(x.shape), values[x.size :].reshape(updates.shape), indices
+
+
 def powers(rng: Rng, x: Array, y: Array) -> tuple[Array, Array]:
     return between(0.4, 2.0)(rng, x), away_from_zero(rng, y)
 
@@ -190,6 +196,7 @@ TOGETHER: dict[str, Callable[..., tuple[Array, ...]]] = {
     "floor_divide": quotients_between_steps,
     "minimum": never_equal,
     "maximum": never_equal,
+    **dict.fromkeys(("maximum_at", "minimum_at"), rows_apart),
     "pow": powers,
 }
 

@@ -10,6 +10,7 @@ import pytest
 
 import tetrad as td
 from tetrad.core.errors import TraceError, UnsupportedError
+from tetrad.graph.nested import innermost_first
 
 
 def close(got: Any, want: Any, within: float = 1e-6) -> None:
@@ -299,7 +300,8 @@ def test_policies_keep_products() -> None:
     )
     wanted = [np.asarray(g) for g in td.grad(f, argnums=(0, 1))(x, w)]
     counts = {}
-    for policy in (None, *vars(td.checkpoint_policies).values()):
+    policies = [p for p in vars(td.checkpoint_policies).values() if isinstance(p, str)]
+    for policy in (None, *policies):
         kept = td.value_and_grad(td.checkpoint(f, policy=policy), argnums=(0, 1))
         counts[policy] = products(td.trace(kept)(x, w))
         for run in (kept, td.jit(kept)):
@@ -483,7 +485,7 @@ def test_a_static_argument_that_is_not_passed_is_no_other() -> None:
 def test_none_stands_for_zeros_of_any_part(zeros: Any) -> None:
     f = td.custom_vjp(lambda p, x: p["w"] * x + p["b"][0])
     f.defvjp(lambda p, x: (p["w"] * x + p["b"][0], None), lambda _, ct: (zeros, ct))
-    two = td.asarray(np.float64(2.0))
+    two = td.asarray(2.0, dtype=td.float64)
     gradient, by_x = td.grad(f, argnums=(0, 1))({"w": two, "b": (two, two)}, two)
     assert (td.tree.leaves(gradient), by_x.item()) == ([0, 0, 0], 1)
     assert gradient["b"][1].dtype == td.float64
@@ -492,10 +494,8 @@ def test_none_stands_for_zeros_of_any_part(zeros: Any) -> None:
 def test_rules_return_numbers_and_lists() -> None:
     f = td.custom_jvp(lambda x, y: x * y)
     f.defjvp(lambda primals, tangents: [f(*primals), 0.0])
-    assert (
-        td.jvp(f, (td.asarray(np.float64(2.0)), 3.0), (td.asarray(np.float64(1.0)), 1.0))[1].dtype
-        == td.float64
-    )
+    two = td.asarray(2.0, dtype=td.float64)
+    assert td.jvp(f, (two, 3.0), (two / 2, 1.0))[1].dtype == td.float64
     f.defjvps(lambda t, value, x, y: t)
     with pytest.raises(
         TraceError, match="defjvps got 1 rules, <lambda> was called with 2 arguments"
@@ -523,3 +523,82 @@ def test_arguments_that_are_no_arrays_are_told_where_to_go() -> None:
         TraceError, match=r"the argument how is a str(.|\n)*list it in static_argnums$"
     ):
         td.grad(lambda x: td.checkpoint(lambda x, how: x)(x, "relu"))(1.0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "sines"),
+    [
+        (td.checkpoint_policies.save_only_these_names("first"), 3),
+        (td.checkpoint_policies.save_only_these_names("first", "second"), 2),
+        (td.checkpoint_policies.save_only_these_names("other"), 4),
+        (td.checkpoint_policies.save_any_names_but_these("second"), 3),
+        (td.checkpoint_policies.save_any_names_but_these(), 2),
+    ],
+)
+def test_values_with_names_are_kept(policy: str, sines: int) -> None:
+    """Each value that is not kept is computed again for the derivative."""
+
+    def f(x: td.Array) -> td.Array:
+        y = td.checkpoint_name(td.sin(x), "first")
+        return td.sum(td.exp(td.checkpoint_name(td.sin(y), "second")) ** 2)
+
+    x = td.asarray([0.1, 0.2])
+    gradient = td.grad(td.checkpoint(f, policy=policy))
+    graph = td.trace(td.value_and_grad(td.checkpoint(f, policy=policy)))(x)
+    inside = (n for part in innermost_first(graph) for n in part.nodes())
+    assert sum(n.op.name == "sin" for n in inside) == sines
+    for run in (gradient, td.jit(gradient)):
+        close(run(x), td.grad(f)(x))
+    rows = td.vmap(gradient)(td.stack([x, x + 1]))
+    close(rows[0], td.grad(f)(x))
+    with pytest.raises(TraceError, match="a name is a text without commas"):
+        td.checkpoint_name(x, "a,b")
+
+
+def by_sign() -> Any:
+    """A function and a rule that ask for values: x, with 10 and 20 times x as its derivative."""
+    f = td.custom_vjp(lambda x: 2 * x if x > 0 else 3 * x)
+
+    def backward(x: td.Array, ct: td.Array) -> tuple[td.Array]:
+        return (ct * (10.0 if x > 0 else 20.0) * float(x),)
+
+    f.defvjp(lambda x: (f(x), x), backward)
+    return f
+
+
+def test_a_rule_may_ask_for_values_where_there_are_some() -> None:
+    f = by_sign()
+    for x, value, slope in [(1.0, 2.0, 10.0), (-1.5, -4.5, -30.0)]:
+        close(td.value_and_grad(f)(x), [value, slope], 0)
+        y, back = td.vjp(f, td.asarray(x))
+        close([y, back(td.asarray(2.0))[0]], [value, 2 * slope], 0)
+    close(td.grad(lambda x: f(-x * x) + x)(1.0), 41)
+
+    g = td.custom_jvp(lambda x: x * x if x > 0 else -x * x)
+
+    @g.defjvp
+    def g_jvp(primals: Any, tangents: Any) -> Any:
+        (x,) = primals
+        return g(x), (2 * x if x > 0 else -2 * x) * tangents[0]
+
+    for x in (1.0, -2.0):
+        close([td.grad(g)(x), td.jvp(g, (x,), (1.0,))[1]], [2 * abs(x)] * 2, 0)
+        close(td.grad(td.grad(g))(x), 2 * np.sign(x), 0)
+
+
+def test_a_rule_gets_no_values_where_there_are_none_or_they_would_be_lost() -> None:
+    f = by_sign()
+    for run, x in ((td.jit(td.grad(f)), 2.0), (td.vmap(td.grad(f)), [2.0])):
+        with pytest.raises(TraceError, match="asked for its truth value"):
+            run(td.asarray(x))
+    with pytest.raises(TraceError, match="is being differentiated"):
+        td.grad(td.grad(f))(2.0)
+    with pytest.raises(TraceError, match="is being differentiated"):  # y changes, further out
+        td.grad(lambda y: td.grad(lambda x, y: x * x * float(y))(3.0, y))(td.asarray(2.0))
+
+
+def test_what_a_function_with_a_rule_prints_is_printed_once(capsys: Any) -> None:
+    f = td.custom_vjp(lambda x: td.debug.print("at {}", x) or x)
+    f.defvjp(lambda x: (f(x), None), lambda _, ct: (ct,))
+    close(td.grad(f)(1.0), 1, 0)
+    assert capsys.readouterr().out == "at 1.0\n"

@@ -54,6 +54,7 @@ ROW_BY_ROW = {
     **dict.fromkeys(("quantize_rows", "lowbit_rows", "interleave", "text_attention"), RUNNING),
     **dict.fromkeys(("byte_rows", "dequantize", "top_experts", "grouped_matmul"), RUNNING),
     "kernel_call": "a program of the user's: its rows are launched one after the other",
+    "tie": "batched with the effects it waits for: tetrad/transforms/effect_rules.py",
 }
 # Ops that draw no cases, and the tests that prove their rules.
 SYSTEMS = ("lu", "linear_solve", "triangular_solve", "cholesky", "lu_det")
@@ -61,6 +62,7 @@ LINALG = (*SYSTEMS, "qr", "eig", "eigh", "eigvalsh", "svd", "svdvals")
 ELSEWHERE = {
     **dict.fromkeys(LINALG, "tests/linalg/test_linalg.py"),
     **dict.fromkeys(("dequantize_groups", "reduce_groups"), "tests/arrays/test_groups.py"),
+    "tie": "tests/tracing/test_callbacks.py",
 }
 ALL_OPS = [o for o in REGISTRY.values() if o.kind != "structural"]
 
@@ -145,7 +147,8 @@ def quotient(function: Function, at: Sequence[Array], direction: Sequence[Array]
     """(8 (f(x + h) - f(x - h)) - (f(x + 2h) - f(x - 2h))) / 12 h"""
 
     def value(steps: int) -> list[Array]:
-        moved = [td.asarray(x + steps * STEP * t) for x, t in zip(at, direction, strict=True)]
+        pairs = zip(at, direction, strict=True)
+        moved = [td.asarray(np.asarray(x + steps * STEP * t)) for x, t in pairs]
         return [np.asarray(y) for y in function(*moved)]
 
     far, near = ([change(a, b) for a, b in zip(value(n), value(-n), strict=True)] for n in (2, 1))

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.arrays.manipulation import expand_dims, reshape, stack
-from tetrad.core.dtypes import DType, c64, f32, f64, i32, i64
+from tetrad.arrays.manipulation import expand_dims, moveaxis, reshape, stack
+from tetrad.core import lazy
+from tetrad.core.dtypes import PYTHON_NUMBERS, DType, default_complex, default_float, f64, i32, i64
 from tetrad.core.errors import CopyError, DtypeError, ShapeError, UnsupportedError, an
 from tetrad.core.floats import guarded
 from tetrad.core.op import REGISTRY
 from tetrad.core.owners import is_lasting, own_copy
-from tetrad.core.promotion import WEAK, result_dtype
+from tetrad.core.promotion import as_float, result_dtype
 from tetrad.core.sizes import SizeExpr, is_static
 from tetrad.core.tree import refuse_cycle
 from tetrad.tracing.array import Array, TracedArray, fail
@@ -35,18 +36,46 @@ from tetrad.tracing.operands import (
     expand,
     filled,
     is_operand,
+    kind_of,
     run,
     scalar,
+    told_of,
     traced,
     wrap,
 )  # fmt: skip
+
+dlpack = lazy.later("tetrad.tracing.dlpack")
 
 FAR = 1 << 30  # more than any axis has elements
 HOLDS = "it takes numbers, bools, nested lists of them, and arrays of other packages"
 
 
+def array(
+    object: Any,
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = None,
+    ndmin: int = 0,
+    *,
+    device: str | None = None,
+) -> Array:
+    """`asarray`, with at least `ndmin` axes: new ones come first.
+
+    >>> array([1, 2], ndmin=2)
+    Array([[1, 2]], int32)
+    """
+    made = asarray(object, dtype, order, device=device)
+    return reshape(made, (1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
+
+
 def asarray(
-    obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None
+    obj: Any,
+    /,
+    dtype: Any = None,
+    order: str | None = None,
+    *,
+    device: str | None = None,
+    copy: bool | None = None,
 ) -> Array:
     """An array from numbers, nested lists, NumPy arrays or anything with `__array__` or
     `__dlpack__`.
@@ -72,7 +101,8 @@ def asarray(
             CopyError, f"asarray: copy=False, but {made.type} has to be made anew", "leave copy out"
         )
     result = made if wanted is None else convert(made, wanted)
-    if copy and not isinstance(result, TracedArray) and result is obj:
+    is_there = isinstance(obj, Array) and not isinstance(obj, TracedArray)
+    if copy and is_there and result.type is obj.type:
         return Array.from_bytes(own_copy(result.view), result.type)
     return result
 
@@ -89,13 +119,20 @@ def _nibbles_from_python(obj: Any, dtype: DType) -> Array:
 def _as_array(obj: Any, dtype: DType | None, copy: bool | None) -> Array:
     if isinstance(obj, Array | SizeExpr):
         return as_array(obj)
-    if isinstance(obj, list | tuple | range) or type(obj) in WEAK:
+    if isinstance(obj, list | tuple | range) or type(obj) in PYTHON_NUMBERS:
         return _from_python(list(obj) if isinstance(obj, range) else obj, dtype)
     if not is_operand(obj) and hasattr(obj, "__dlpack__"):
         return from_dlpack(obj, copy=copy)
     if not is_operand(obj):
         fail(DtypeError, f"asarray: cannot make an array of {an(type(obj).__name__)}", HOLDS)
-    values = np.asarray(obj)
+    if isinstance(obj, np.generic) and dtype is None:
+        return as_array(obj)
+    try:
+        values = np.asarray(obj)
+    except TypeError:  # NumPy has no such dtype; DLPack may
+        if not hasattr(obj, "__dlpack__"):
+            raise
+        return from_dlpack(obj, copy=copy)
     if values.dtype.hasobject:
         return wrap(values)  # which says that there is no dtype for it
     if copy is not False or isinstance(obj, np.generic):
@@ -119,8 +156,8 @@ def _from_python(obj: Any, dtype: DType | None) -> Array:
     except RecursionError:
         refuse_cycle(obj)
         raise
-    if not kinds <= WEAK.keys():
-        return stack([asarray(part) for part in obj])
+    if not kinds <= PYTHON_NUMBERS:
+        return stack([asarray(part, dtype=dtype) for part in obj])  # each rounded once
     try:
         if dtype is not None:
             return Array.from_numpy(np.asarray(obj, dtype.np))
@@ -138,7 +175,7 @@ def _from_python(obj: Any, dtype: DType | None) -> Array:
             f"asarray: {error}",
             "name a dtype that holds it, or none",
         )
-    default = result_dtype(kinds) if kinds else f32
+    default = result_dtype(kinds) if kinds else default_float()
     if default is i32 and values.size and not -(1 << 31) <= values.min() <= values.max() < 1 << 31:
         default = i64
         if values.max() >= 1 << 63 or values.min() < -1 << 63:
@@ -154,7 +191,7 @@ def _leaf_types(obj: Any) -> set[type]:
     if not isinstance(obj, list | tuple):
         return {type(obj)}
     kinds = {type(part) for part in obj}
-    return kinds if kinds <= WEAK.keys() else set().union(*map(_leaf_types, obj))
+    return kinds if kinds <= PYTHON_NUMBERS else set().union(*map(_leaf_types, obj))
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Array:
@@ -163,7 +200,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     check_device("from_dlpack", device)
     if isinstance(x, Array):
         return asarray(x, copy=copy)
-    given = np.from_dlpack(x)
+    given = dlpack.read(x)
     if copy is False and not is_lasting(given):
         message = (
             "from_dlpack: copy=False, but somebody may write to the memory of this "
@@ -173,7 +210,7 @@ def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = Non
     return wrap(own_copy(given))
 
 
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: str | None = None) -> Array:
     """An array of one repeated value.
 
     >>> full((2, 2), 1.5)
@@ -185,6 +222,9 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None =
 
 def _full(name: str, shape: Any, fill_value: Any, dtype: Any, device: str | None) -> Array:
     check_device(name, device)
+    if isinstance(dtype, int) and not isinstance(dtype, bool):
+        hint = f"a shape is one tuple: td.{name}(({shape}, {dtype}))"
+        fail(DtypeError, f"{name}: the dtype is {dtype}", hint)
     value = as_array(fill_value) if dtype is None else convert(fill_value, dtype_of(dtype))
     sizes = check_shape(name, shape)
     if value.ndim:
@@ -204,49 +244,62 @@ def _full(name: str, shape: Any, fill_value: Any, dtype: Any, device: str | None
     return convert(made, value.dtype)
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+def zeros(shape: Any, dtype: Any = None, *, device: str | None = None) -> Array:
     """An array of zeros.
 
     >>> zeros(3)
     Array([0., 0., 0.], float32)
     """
-    return _full("zeros", shape, 0, f32 if dtype is None else dtype, device)
+    return _full("zeros", shape, 0, default_float() if dtype is None else dtype, device)
 
 
-def ones(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+def ones(shape: Any, dtype: Any = None, *, device: str | None = None) -> Array:
     """An array of ones."""
-    return _full("ones", shape, 1, f32 if dtype is None else dtype, device)
+    return _full("ones", shape, 1, default_float() if dtype is None else dtype, device)
 
 
-def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Array:
+def empty(shape: Any, dtype: Any = None, *, device: str | None = None) -> Array:
     """An array of this shape; its values, which the standard leaves open, are zeros."""
     return zeros(shape, dtype=dtype, device=device)
 
 
-def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Array:
-    """A filled array with the shape (and dtype) of x."""
-    x = as_array(x)
-    return full(x.shape, fill_value, dtype=x.dtype if dtype is None else dtype, device=device)
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: str | None = None
+) -> Array:
+    """A filled array with the shape and dtype of x, or others that are named."""
+    like = a if hasattr(a, "shape") and hasattr(a, "dtype") else asarray(a)
+    wanted = like.dtype if dtype is None else dtype
+    value = as_array(fill_value) if np.ndim(fill_value) else None
+    if value is not None:  # one value for each element, as far as it broadcasts
+        return expand(convert(value, dtype_of(wanted)), like.shape if shape is None else shape)
+    return full(like.shape if shape is None else shape, fill_value, wanted, device=device)
 
 
-def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
-    """Zeros with the shape (and dtype) of x."""
-    return full_like(x, 0, dtype=dtype, device=device)
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: str | None = None) -> Array:
+    """Zeros with the shape and dtype of x, or others that are named."""
+    return full_like(a, 0, dtype, shape, device=device)
 
 
-def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
-    """Ones with the shape (and dtype) of x."""
-    return full_like(x, 1, dtype=dtype, device=device)
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: str | None = None) -> Array:
+    """Ones with the shape and dtype of x, or others that are named."""
+    return full_like(a, 1, dtype, shape, device=device)
 
 
-def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Array:
-    """Zeros with the shape (and dtype) of x."""
-    return zeros_like(x, dtype=dtype, device=device)
+def empty_like(
+    prototype: Any, dtype: Any = None, shape: Any = None, *, device: str | None = None
+) -> Array:
+    """Zeros with the shape and dtype of x, or others that are named."""
+    return zeros_like(prototype, dtype, shape, device=device)
 
 
 @guarded
 def arange(
-    start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: str | None = None
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    dtype: Any = None,
+    *,
+    device: str | None = None,
 ) -> Array:
     """start, start + step, ... below stop. A symbolic size is allowed as the only argument.
 
@@ -254,6 +307,7 @@ def arange(
     (Array([2, 5], int32), Array([0., 1., 2.], float32))
     """
     check_device("arange", device)
+    step = 1 if step is None else step
     begin, end = (0, start) if stop is None else (start, stop)
     wanted = (
         result_dtype(_kind(v) for v in (begin, end, step)) if dtype is None else dtype_of(dtype)
@@ -264,7 +318,8 @@ def arange(
         hint = "list the argument in static_argnums, or mark an axis with a td.Dim"
         fail(
             ShapeError,
-            f"arange: its size must be known while tracing, got {begin!r} to {end!r} by {step!r}",
+            f"arange: its size must be known while tracing, got {begin!r} to {end!r} by {step!r}"
+            f"{told_of(begin, end, step)}",
             hint,
         )
     if step == 0:
@@ -310,23 +365,26 @@ def positions(size: Any) -> Array:
 
 @guarded
 def linspace(
-    start: complex,
-    stop: complex,
-    /,
-    num: int,
-    *,
-    dtype: Any = None,
-    device: str | None = None,
+    start: Any,
+    stop: Any,
+    num: int = 50,
     endpoint: bool = True,
-) -> Array:
-    """`num` evenly spaced numbers, which may be complex.
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: str | None = None,
+) -> Any:
+    """`num` evenly spaced numbers, which may be complex; between arrays along a new axis.
+    `retstep`: and the distance of neighbours.
 
     >>> linspace(0, 1, 3)
     Array([0. , 0.5, 1. ], float32)
+    >>> linspace(0, asarray([1.0, 2.0]), 2)
+    Array([[0., 0.],
+           [1., 2.]], float32)
     """
     check_device("linspace", device)
-    default = c64 if isinstance(start, complex) or isinstance(stop, complex) else f32
-    wanted = default if dtype is None else dtype_of(dtype)
     (count,) = check_shape("linspace", num)
     if not isinstance(count, int):
         fail(
@@ -334,14 +392,48 @@ def linspace(
             f"linspace: how many numbers must be known, got {count}",
             "start + step * td.arange(n)",
         )
-    values = np.linspace(start, stop, num, endpoint=endpoint)
-    if wanted.is_narrow:
-        return convert(Array.from_numpy(values), wanted)
-    return Array.from_numpy(values.astype(wanted.np))
+    start, stop = (v.item() if isinstance(v, np.generic) else v for v in (start, stop))
+    if not all(type(v) in PYTHON_NUMBERS for v in (start, stop)):
+        made, step = _between_arrays(start, stop, count, endpoint, dtype, axis)
+        return (made, step) if retstep else made
+    is_complex = isinstance(start, complex) or isinstance(stop, complex)
+    default = default_complex() if is_complex else default_float()
+    wanted = default if dtype is None else dtype_of(dtype)
+    values, step = np.linspace(start, stop, count, endpoint=endpoint, retstep=True)
+    if wanted.is_integer:
+        values = np.floor(values)
+    if not wanted.is_narrow:
+        values = values.astype(wanted.np)
+    made = convert(Array.from_numpy(values), wanted)
+    return (made, as_array(np.asarray(step).item())) if retstep else made
+
+
+def _between_arrays(
+    start: Any, stop: Any, count: int, endpoint: bool, dtype: Any, axis: int
+) -> tuple[Array, Array]:
+    """Evenly spaced between each pair of elements, the ends exact; and the distances."""
+    kind = as_float(result_dtype([kind_of(start), kind_of(stop)]))
+    first, last = (asarray(v, kind) for v in (start, stop))
+    steps = count - 1 if endpoint else count
+    apart = elementwise(REGISTRY["subtract"], (last, first), {})
+    step = elementwise(REGISTRY["divide"], (apart, float(steps) if steps > 0 else math.nan), {})
+    shape = (count, *(1,) * step.ndim)
+    places = reshape(convert(positions(count), kind.real), shape)
+    # the share of the way, not so many steps: the middle between -a and a is 0
+    share = elementwise(REGISTRY["divide"], (places, float(max(steps, 1))), {})
+    way = elementwise(REGISTRY["multiply"], (apart, share), {})
+    made = elementwise(REGISTRY["add"], (way, first), {})
+    if endpoint and count > 1:
+        is_last = elementwise(REGISTRY["equal"], (places, float(steps)), {})
+        made = elementwise(REGISTRY["where"], (is_last, last, made), {})
+    wanted = kind if dtype is None else dtype_of(dtype)
+    if wanted.is_integer:
+        made = elementwise(REGISTRY["floor"], (made,), {})
+    return moveaxis(convert(made, wanted), 0, axis), step
 
 
 def eye(
-    n_rows: Any, n_cols: Any = None, /, *, k: int = 0, dtype: Any = None, device: str | None = None
+    N: Any, M: Any = None, k: int = 0, dtype: Any = None, *, device: str | None = None
 ) -> Array:
     """Ones on the k-th diagonal, zeros elsewhere.
 
@@ -350,8 +442,8 @@ def eye(
            [0., 0., 1.]], float32)
     """
     check_device("eye", device)
-    wanted = f32 if dtype is None else dtype_of(dtype)
-    rows, columns = check_shape("eye", (n_rows, n_rows if n_cols is None else n_cols))
+    wanted = default_float() if dtype is None else dtype_of(dtype)
+    rows, columns = check_shape("eye", (N, N if M is None else M))
     return convert(_compare("equal", rows, columns, k), wanted)
 
 
@@ -364,19 +456,19 @@ def _compare(how: str, rows: Any, columns: Any, k: int) -> Array:
     return elementwise(REGISTRY[how], (row, expand_dims(positions(columns), axis=0)), {})
 
 
-def tril(x: Any, /, k: int = 0) -> Array:
+def tril(m: Any, k: int = 0) -> Array:
     """The lower triangle of each matrix (up to the k-th diagonal), zeros above.
 
     >>> tril(ones((2, 2)))
     Array([[1., 0.],
            [1., 1.]], float32)
     """
-    return _triangle("tril", "greater_equal", as_array(x), k)
+    return _triangle("tril", "greater_equal", asarray(m), k)
 
 
-def triu(x: Any, /, k: int = 0) -> Array:
+def triu(m: Any, k: int = 0) -> Array:
     """The upper triangle of each matrix (from the k-th diagonal), zeros below."""
-    return _triangle("triu", "less_equal", as_array(x), k)
+    return _triangle("triu", "less_equal", asarray(m), k)
 
 
 def _triangle(name: str, how: str, x: Array, k: int) -> Array:
@@ -386,13 +478,15 @@ def _triangle(name: str, how: str, x: Array, k: int) -> Array:
     return elementwise(REGISTRY["where"], (mask, x, scalar(0, x.dtype)), {})
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
-    """Coordinate arrays of a grid.
+def meshgrid(
+    *arrays: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
+) -> tuple[Array, ...]:
+    """Coordinate arrays of a grid; `sparse`: with size 1 along the axes they do not depend on.
 
     >>> [x.shape for x in meshgrid(arange(2), arange(3))]
     [(3, 2), (3, 2)]
     """
-    axes = [as_array(x) for x in arrays]
+    axes = [asarray(x) for x in arrays]
     if indexing not in ("xy", "ij") or any(x.ndim > 1 for x in axes):
         fail(
             ShapeError,
@@ -407,4 +501,4 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Array, ...]:
         reshape(x, tuple(n if order[i] == j else 1 for i, n in enumerate(shape)))
         for j, x in enumerate(axes)
     ]
-    return tuple(expand(x, shape) for x in flat)
+    return tuple(flat) if sparse else tuple(expand(x, shape) for x in flat)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.indexing import permuted, reshaped, sliced
-from tetrad.arrays.linear import in_dtype, product_in
+from tetrad.arrays.linear import check_precision, in_dtype, product_in
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import ShapeError
 from tetrad.core.op import REGISTRY
@@ -27,17 +27,25 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(
-    subscripts: str, /, *operands: Array, dtype: Any = None, preferred_element_type: Any = None
+    subscripts: str,
+    /,
+    *operands: Array,
+    dtype: Any = None,
+    preferred_element_type: Any = None,
+    precision: Any = None,
+    optimize: Any = True,
 ) -> Array:
     """The Einstein sum: axes with the same letter are matched, letters missing on the right are
     summed. `dtype` is that of the sums and the result, if not that of the operands; JAX calls it
-    `preferred_element_type`.
+    `preferred_element_type`; `precision` as in `matmul`. The order of products is chosen here,
+    whatever `optimize` says.
 
     >>> import tetrad as td
     >>> td.einsum("ij,jk->ik", td.eye(2), td.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array([[1., 2.],
            [3., 4.]], float32)
     """
+    check_precision("einsum", precision)
     arrays, kind = in_dtype("einsum", [owned(x) for x in operands], dtype, preferred_element_type)
     inputs, output = _parse(subscripts, arrays)
     terms = [_diagonals(x, labels, subscripts) for x, labels in zip(arrays, inputs, strict=True)]

@@ -15,6 +15,7 @@ import numpy as np
 
 from tetrad.arrays.creation import (
     arange,
+    array,
     asarray,
     empty,
     empty_like,
@@ -55,8 +56,10 @@ from tetrad.arrays.manipulation import (
     transpose,
     unstack,
 )  # fmt: skip
+from tetrad.arrays.numpy import ALIASES
+from tetrad.arrays.numpy import HOMES as NUMPY_HOMES
 from tetrad.core import lazy
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array, axis_of, check_shape, elementwise, run
@@ -65,6 +68,30 @@ from tetrad.tracing.operands import is_operand as is_operand  # the operators as
 if TYPE_CHECKING:
     from tetrad.arrays.dynamic import *  # noqa: F403
     from tetrad.arrays.einsum import *  # noqa: F403
+    from tetrad.arrays.elementwise import *  # noqa: F403
+    from tetrad.arrays.numpy.arranging import *  # noqa: F403
+    from tetrad.arrays.numpy.averages import *  # noqa: F403
+    from tetrad.arrays.numpy.calling import *  # noqa: F403
+    from tetrad.arrays.numpy.choosing import *  # noqa: F403
+    from tetrad.arrays.numpy.comparing import *  # noqa: F403
+    from tetrad.arrays.numpy.devices import *  # noqa: F403
+    from tetrad.arrays.numpy.dtypes import *  # noqa: F403
+    from tetrad.arrays.numpy.elementwise import *  # noqa: F403
+    from tetrad.arrays.numpy.grids import *  # noqa: F403
+    from tetrad.arrays.numpy.histograms import *  # noqa: F403
+    from tetrad.arrays.numpy.joining import *  # noqa: F403
+    from tetrad.arrays.numpy.nan import *  # noqa: F403
+    from tetrad.arrays.numpy.ordering import *  # noqa: F403
+    from tetrad.arrays.numpy.polynomials import *  # noqa: F403
+    from tetrad.arrays.numpy.products import *  # noqa: F403
+    from tetrad.arrays.numpy.quantiles import *  # noqa: F403
+    from tetrad.arrays.numpy.running import *  # noqa: F403
+    from tetrad.arrays.numpy.signals import *  # noqa: F403
+    from tetrad.arrays.numpy.text import *  # noqa: F403
+    from tetrad.arrays.numpy.windows import *  # noqa: F403
+    from tetrad.arrays.numpy_extras import *  # noqa: F403
+    from tetrad.arrays.sets import *  # noqa: F403
+    from tetrad.arrays.sized import *  # noqa: F403
     from tetrad.arrays.sorting import *  # noqa: F403
     from tetrad.arrays.statistics import *  # noqa: F403
     from tetrad.arrays.type_info import *  # noqa: F403
@@ -75,23 +102,35 @@ HOMES = {  # file of this folder -> names of it, loaded when first used
         "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim",
     ),
     "einsum": ("einsum",),
-    "sorting": (
-        "argsort", "isin", "searchsorted", "sort", "top_k", "topk", "unique_all", "unique_counts",
+    "numpy_extras": (
+        "allclose", "diag", "interp", "isclose", "split", "trapezoid",
+    ),
+    "sets": (
+        "intersect1d", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts",
         "unique_inverse", "unique_values",
+    ),
+    "sized": (
+        "argwhere", "compress", "extract", "flatnonzero", "nonzero", "where",
+    ),
+    "sorting": (
+        "argsort", "isin", "searchsorted", "sort", "top_k", "topk",
     ),
     "statistics": (
         "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum",
-        "diff", "max", "mean", "min", "nonzero", "prod", "std", "sum", "var",
+        "diff", "max", "mean", "min", "prod", "std", "sum", "var",
     ),
     "type_info": (
         "__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "result_type",
     ),
+    **{f"numpy.{home}": names for home, names in NUMPY_HOMES.items()},
 }  # fmt: skip
 HOME = {name: home for home, names in HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name in HOME:
+    if name in ALIASES:
+        made = getattr(lazy.module("tetrad.arrays.functions"), ALIASES[name])
+    elif name in HOME:
         made = getattr(lazy.module(f"tetrad.arrays.{HOME[name]}"), name)
     else:
         if not is_elementwise(name):
@@ -158,12 +197,18 @@ def pow(x1: Any, x2: Any, /) -> Array:
     return elementwise(REGISTRY["pow"], (x1, x2), {})
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Array:
-    """x held between two bounds; NaN propagates.
+def clip(
+    x: Any, /, min: Any = None, max: Any = None, out: None = None, *, a_min: Any = None,
+    a_max: Any = None,
+) -> Array:  # fmt: skip
+    """x held between two bounds, which NumPy also calls `a_min` and `a_max`; NaN propagates.
 
     >>> clip(asarray([-1.0, 0.5, 2.0]), 0, 1)
     Array([0. , 0.5, 1. ], float32)
     """
+    if out is not None:
+        fail(UnsupportedError, "clip: out= is not supported", "the result is a new array")
+    min, max = (a_min if min is None else min), (a_max if max is None else max)
     result = as_array(x)
     if min is not None:
         result = elementwise(REGISTRY["maximum"], (result, min), {})
@@ -185,37 +230,52 @@ def positive(x: Any, /) -> Array:
 # gathering and scattering
 
 
-def take(x: Any, indices: Any, /, axis: int | None = None) -> Array:
+def take(
+    a: Any, indices: Any, axis: int | None = None, out: None = None, mode: str | None = None,
+    *, fill_value: Any = None, unique_indices: bool = False, indices_are_sorted: bool = False,
+) -> Array:  # fmt: skip
     """Elements (or slices) along an axis at these indices; negative ones count from the end.
+
+    One out of range is an error, unless `mode` is "clip" (the nearest in range), "wrap" (around
+    the end) or "fill" (NaN, or `fill_value`).
 
     >>> take(asarray([10, 20, 30]), asarray([2, 0, -1]))
     Array([30, 10, 30], int32)
     """
-    x, at = as_array(x), as_array(np.asarray(indices) if isinstance(indices, list) else indices)
+    if out is not None:
+        fail(UnsupportedError, "take: out= is not supported", "the result is a new array")
+    a, at = as_array(a), as_array(np.asarray(indices) if isinstance(indices, list) else indices)
+    if isinstance(indices, list | tuple) and not at.size:
+        at = as_array(np.zeros(at.shape, np.int32))
     if axis is None:
-        x, axis = reshape(x, (-1,)), 0
+        a, axis = reshape(a, (-1,)), 0
     if not at.dtype.is_integer:
         fail(DtypeError, f"take: indices are integers, got {at.type}")
-    return take_axis(x, at, axis_of("take", axis, x.ndim))
+    along = axis_of("take", axis, a.ndim)
+    if mode in (None, "raise", "promise_in_bounds"):
+        return take_axis(a, at, along)
+    return lazy.module("tetrad.arrays.numpy.choosing").taken(a, at, along, mode, fill_value)  # type: ignore[no-any-return]
 
 
-def take_along_axis(x: Any, indices: Any, /, axis: int = -1) -> Array:
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Array:
     """One element per index along an axis, at the index's own place on the other axes.
 
     >>> take_along_axis(asarray([[1, 2], [3, 4]]), asarray([[1], [0]]))
     Array([[2],
            [3]], int32)
     """
-    x, at = as_array(x), as_array(indices)
-    if x.ndim != at.ndim:
-        fail(ShapeError, f"take_along_axis: {x.type} and indices {at.type} differ in rank")
-    along = axis_of("take_along_axis", axis, x.ndim)
+    arr, at = as_array(arr), as_array(indices)
+    if axis is None:
+        arr, axis = reshape(arr, (-1,)), 0
+    if arr.ndim != at.ndim:
+        fail(ShapeError, f"take_along_axis: {arr.type} and indices {at.type} differ in rank")
+    along = axis_of("take_along_axis", axis, arr.ndim)
     others = [
-        reshape(positions(n), tuple(-1 if j == i else 1 for j in range(x.ndim)))
-        for i, n in enumerate(x.shape)
+        reshape(positions(n), tuple(-1 if j == i else 1 for j in range(arr.ndim)))
+        for i, n in enumerate(arr.shape)
     ]
     return picked(
-        x, [at if i == along else other for i, other in enumerate(others)], "take_along_axis"
+        arr, [at if i == along else other for i, other in enumerate(others)], "take_along_axis"
     )
 
 
@@ -231,7 +291,7 @@ def scatter_add(updates: Any, indices: Any, size: Any) -> Array:
 
 __all__ = [
     # creation
-    "arange", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
+    "arange", "array", "asarray", "empty", "empty_like", "eye", "from_dlpack", "full", "full_like",
     "linspace", "meshgrid",
     "ones", "ones_like", "tril", "triu", "zeros", "zeros_like",
     # manipulation
@@ -247,4 +307,5 @@ __all__ = [
     # products
     "matmul", "tensordot", "vecdot",
     *HOME,
+    *ALIASES,
 ]  # fmt: skip

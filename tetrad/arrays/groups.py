@@ -124,7 +124,7 @@ class GroupQuantized:
 
     def __repr__(self) -> str:
         sizes = ",".join(map(str, self.shape))
-        return f"GroupQuantized({self.scheme}[{sizes}], group={self.group}, {self.dtype.long_name})"
+        return f"GroupQuantized({self.scheme}[{sizes}], group={self.group}, {self.dtype.name})"
 
 
 tree.register(

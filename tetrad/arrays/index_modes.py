@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.indexing import Item, are_together, as_indices, is_index, reshaped
+from tetrad.core.config import takes_nearest
 from tetrad.core.dtypes import bool_
 from tetrad.core.errors import TraceError
 from tetrad.core.op import REGISTRY
@@ -31,10 +32,11 @@ SETTINGS = ("mode", "indices_are_sorted", "unique_indices")
 @record(eq=False)
 class Kept:
     """Items in range. `inside`: which were so before, of the shape that the indices have together;
-    None: all."""
+    None: all. With `drops` they are as they came: who uses them leaves out what is out of range."""
 
     items: list[Item]
     inside: Array | None = None
+    drops: bool = False
 
     def along(self, rank: int) -> Array | None:
         """`inside` for the elements that the items select, an array of this rank."""
@@ -65,6 +67,8 @@ def mode_of(name: str, settings: Mapping[str, Any], known: Sequence[str] = SETTI
             f"at[...].{name}: mode is {mode!r}",
             f"it is one of {', '.join(map(repr, MODES))}",
         )
+    if mode is None and takes_nearest():
+        return "clip" if name == "get" else "drop"
     return None if mode == "promise_in_bounds" else mode
 
 

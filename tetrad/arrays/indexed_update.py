@@ -3,9 +3,9 @@ changed, as in JAX.
 
 Receives an array, an index as in `x[index]`, and values that broadcast to `x[index]`. A box of
 elements (ints, also traced ones, and slices) is a `dynamic_update_slice`, which compiled code does
-in place; a mask is a `where`; anything else goes row by row, or by the flat positions that the
-index selects. An index out of range is an error, as everywhere, unless `mode=` says what else it is
-(`arrays.index_modes`).
+in place; a mask is a `where`; anything else names rows, once the indexed axes stand in front as one
+(`ops.scatter.update`). An index out of range is an error, as everywhere, unless `mode=` says what
+else it is (`arrays.index_modes`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from tetrad.arrays.creation import asarray
 from tetrad.arrays.dynamic import dynamic_slice, dynamic_update_slice
 from tetrad.arrays.index_modes import Kept, filling, kept_inside, mode_of
 from tetrad.arrays.indexing import (
     Item,
+    are_together,
+    as_indices,
     axis_of,
     box_of,
     checked,
@@ -26,21 +29,30 @@ from tetrad.arrays.indexing import (
     is_index,
     is_one_piece,
     items_of,
+    merged,
     permuted,
     reshaped,
     take_axis,
+    with_new_axes,
 )
 from tetrad.arrays.manipulation import concat
-from tetrad.arrays.sorting import argsort
 from tetrad.core import lazy
-from tetrad.core.dtypes import DType, bool_, i32, i64
-from tetrad.core.errors import BoundsError, DtypeError, ShapeError, UnsupportedError, an
+from tetrad.core.dtypes import DType, bool_
+from tetrad.core.errors import (
+    BoundsError,
+    DtypeError,
+    ShapeError,
+    TetradError,
+    UnsupportedError,
+    an,
+)
 from tetrad.core.op import REGISTRY
-from tetrad.core.promotion import result_dtype
+from tetrad.core.promotion import Kind, result_dtype
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.array import kept as own
+from tetrad.tracing.fail import warn
 from tetrad.tracing.loops import scan
 from tetrad.tracing.operands import (
     as_array,
@@ -191,22 +203,34 @@ def changed(
     if mask is not None and as_array(values).ndim <= x.ndim - mask.ndim:
         return own(masked(x, mask, written(x, values, name), op))
     wide, items = items_of(x, key)
-    kept, new = kept_inside(wide, items, mode), written(x, values, name)
+    new = written(x, values, name)
+    is_left = mode in ("drop", "fill") and names_rows(wide, items, op)
+    kept = Kept(list(items), drops=True) if is_left else kept_inside(wide, items, mode)
     change = in_box if is_one_piece(wide, kept.items) else scattered
     return own(reshaped(change(wide, kept, new, name, op), x.shape))
 
 
 def written(x: Array, values: Any, name: str) -> Array:
-    """The values in the dtype of the array, if that can hold them."""
-    kind = kind_of(values) if is_operand(values) else None
-    if kind is None or result_dtype([x.dtype, kind]) is not x.dtype:
-        came = as_array(values).type if isinstance(kind, DType) else an(type(values).__name__)
+    """The values in the dtype of the array, with a warning where promotion would not give it."""
+    values = asarray(values) if isinstance(values, list | tuple | range) else values
+    if not is_operand(values):
         fail(
             DtypeError,
-            f"at[...].{name}: {came} does not fit into {x.type}",
-            "convert it with astype",
+            f"at[...].{name}: {an(type(values).__name__)} is no value for {x.type}",
+            "values are arrays and numbers",
         )
+    if not keeps(x.dtype, kind_of(values)):
+        came = values.dtype if isinstance(values, Array) else an(type(values).__name__)
+        warn(f"at[...].{name}: {came!s} is converted to {x.dtype!s}, which may change values")
     return convert(values, x.dtype)
+
+
+def keeps(dtype: DType, kind: Kind) -> bool:
+    """Does an array of this dtype keep it where it meets that one?"""
+    try:
+        return result_dtype([dtype, kind]) is dtype
+    except TetradError:  # no dtype holds both
+        return False
 
 
 def spread(values: Array, shape: Shape, name: str) -> Array:
@@ -269,96 +293,129 @@ def in_box(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Array:
 
 # -- anywhere --------------------------------------------------------------------------------------
 
+# the op that changes rows where they lie, for each op on an element and its value
+ROWS = {
+    None: "set_at", "add": "add_at", "multiply": "multiply_at", "divide": "divide_at",
+    "minimum": "minimum_at", "maximum": "maximum_at",
+}  # fmt: skip
+
 
 def scattered(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Array:
-    """Whole rows where one array names them, else single elements by their flat positions."""
-    items = kept.items
-    listed = [axis for axis, item in enumerate(items) if not is_whole(item)]
-    if None not in items and len(listed) == 1 and isinstance(items[listed[0]], Array):
-        return rows_along(x, listed[0], kept, values, name, op)
-    total = x.type.size
-    if not isinstance(total, int):
-        fail(
-            UnsupportedError,
-            f"at[...].{name}: {x.type} has a symbolic size",
-            "ints, slices and masks work",
-        )
-    picked = picked_places(x, [in_range(x, items, i, name) for i in range(len(items))], total)
-    new, count, inside = spread(values, picked.shape, name), picked.size, kept.along(picked.ndim)
-    flat = None if inside is None else reshaped(expand(inside, picked.shape), (count,))
-    places, updates = reshaped(picked, (count,)), reshaped(new, (count,))
-    return reshaped(put_inside(reshaped(x, (total,)), places, updates, name, op, flat), x.shape)
+    """Rows that indices name, in the part that slices leave; slices with gaps by flat positions."""
+    if not any(isinstance(item, Array) for item in kept.items):
+        return by_position(x, kept.items, values, name, op)
+    wide, plain = with_new_axes(x, kept.items)
+    slices = [item if isinstance(item, slice) else slice(None) for item in plain]
+    if all(is_whole(item) for item in slices):
+        return reshaped(in_rows(wide, kept, plain, values, name, op), x.shape)
+    part = getitem(wide, tuple(slices))
+    inner: list[Any] = [slice(None) if isinstance(item, slice) else item for item in plain]
+    new = in_rows(part, kept, inner, values, name, op)
+    change = in_box if is_one_piece(wide, slices) else scattered
+    return reshaped(change(wide, Kept(list(slices)), new, name, None), x.shape)
+
+
+def names_rows(x: Array, items: Sequence[Item], op: Change) -> bool:
+    """Does one array name rows, of an axis of known size, that an op changes where they lie?"""
+    axes = [item for item in items if item is not None and item is not Ellipsis]
+    given = [i for i, item in enumerate(axes) if is_index(item)]
+    return (
+        len(given) == 1
+        and isinstance(item := axes[given[0]], Array)
+        and item.ndim > 0
+        and isinstance(x.shape[given[0]], int)
+        and changes_rows(op, x.dtype)
+    )
 
 
 def is_whole(item: Item) -> bool:
     return isinstance(item, slice) and item == slice(None)
 
 
-def rows_along(x: Array, axis: int, kept: Kept, values: Array, name: str, op: Change) -> Array:
-    index: Array = kept.items[axis]  # type: ignore[assignment]
-    before, after, size = x.shape[:axis], x.shape[axis + 1 :], x.shape[axis]
-    if not isinstance(size, int):
-        fail(
-            UnsupportedError,
-            f"at[...].{name}: axis {axis} of {x.type} is symbolic",
-            "ints, slices and masks work",
-        )
-    index = checked(index, size, axis, f"at[...].{name}")
-    new = spread(values, (*before, *index.shape, *after), name)
-    count, rest = product(index.shape), range(axis + 1, axis + 1 + len(after))
-    updates = permuted(reshaped(new, (*before, count, *after)), [axis, *range(axis), *rest])
-    inside = None if kept.inside is None else reshaped(kept.inside, (count,))
-    rows = permuted(x, [axis, *range(axis), *rest])
-    found = put_inside(rows, reshaped(index, (count,)), updates, name, op, inside)
-    return permuted(found, [*range(1, axis + 1), 0, *rest])
+def in_rows(
+    x: Array, kept: Kept, items: Sequence[Any], values: Array, name: str, op: Change
+) -> Array:
+    """The indexed axes in front, as one: the places are rows of what follows."""
+    axes = [axis for axis, item in enumerate(items) if is_index(item)]
+    rest = [axis for axis in range(x.ndim) if axis not in axes]
+    sizes = [x.shape[axis] for axis in axes]
+    for axis, size in zip(axes, sizes, strict=True):
+        if not isinstance(size, int):
+            hint = "ints, slices and masks work"
+            fail(UnsupportedError, f"at[...].{name}: axis {axis} of {x.type} is symbolic", hint)
+    given = [i for i, item in enumerate(kept.items) if is_index(item)]
+    indices = [
+        as_indices(as_array(items[axis]))
+        if kept.drops
+        else checked(as_array(items[axis]), size, axis_of(kept.items, i), f"at[...].{name}")
+        for axis, size, i in zip(axes, sizes, given, strict=True)
+    ]
+    places = merged(indices, sizes)
+    if len(sizes) > 1:  # in range, which it says here to the kernels
+        places = checked(places, product(sizes), axes[0], f"at[...].{name}")
+    shape, count = places.shape, product(places.shape)
+    front = axes[0] if are_together(kept.items) else 0  # as in NumPy
+    picked = (*(x.shape[a] for a in rest[:front]), *shape, *(x.shape[a] for a in rest[front:]))
+    chosen = range(front, front + len(shape))
+    order = [*chosen, *(a for a in range(len(picked)) if a not in chosen)]
+    others = tuple(x.shape[a] for a in rest)
+    updates = reshaped(permuted(spread(values, picked, name), order), (count, *others))
+    rows = reshaped(permuted(x, [*axes, *rest]), (product(sizes), *others))
+    flat = reshaped(places, (count,))
+    if kept.drops:
+        found = put(rows, flat, updates, name, op, drop=True)
+    else:
+        inside = None if kept.inside is None else reshaped(expand(kept.inside, shape), (count,))
+        found = put_inside(rows, flat, updates, name, op, inside)
+    back = [(*axes, *rest).index(axis) for axis in range(x.ndim)]
+    return permuted(reshaped(found, (*sizes, *others)), back)
+
+
+def by_position(x: Array, items: Sequence[Item], values: Array, name: str, op: Change) -> Array:
+    """Single elements by their flat positions, which are known now."""
+    total = x.type.size
+    if not isinstance(total, int):
+        hint = "ints, slices and masks work"
+        fail(UnsupportedError, f"at[...].{name}: {x.type} has a symbolic size", hint)
+    numbers = np.arange(total, dtype=np.int32 if total < 1 << 31 else np.int64).reshape(x.shape)
+    picked = numbers[tuple(items)]
+    updates = reshaped(spread(values, picked.shape, name), (picked.size,))
+    places = as_array(picked.reshape(-1))
+    return reshaped(put(reshaped(x, (total,)), places, updates, name, op), x.shape)
 
 
 def put_inside(
     rows: Array, places: Array, updates: Array, name: str, op: Change, inside: Array | None
 ) -> Array:
-    """Rows with updates in their places; those that are not inside go to a spare row, which is cut
-    off again."""
+    """Rows with updates in their places; those that are not inside are left out."""
     if inside is None:
         return put(rows, places, updates, name, op)
     size = rows.shape[0]
-    spare = expand(scalar(0, rows.dtype), (1, *rows.shape[1:]))
     places = elementwise(REGISTRY["where"], (inside, places, scalar(size, places.dtype)), {})
+    if changes_rows(op, rows.dtype):
+        return put(rows, places, updates, name, op, drop=True)
+    # one after the other: a spare row takes them, and is cut off again
+    spare = expand(scalar(0, rows.dtype), (1, *rows.shape[1:]))
     return put(concat([rows, spare]), places, updates, name, op)[:size]
 
 
-def put(rows: Array, places: Array, updates: Array, name: str, op: Change) -> Array:
+def changes_rows(op: Change, dtype: DType) -> bool:
+    """Is there an op that joins rows where they lie?"""
+    return not callable(op) and op in ROWS and dtype in REGISTRY[ROWS[op]].dtypes
+
+
+def put(
+    rows: Array, places: Array, updates: Array, name: str, op: Change, drop: bool = False
+) -> Array:
     """Rows with updates in their places."""
-    size = rows.shape[0]
     if updates.shape[0] == 0:
         return rows
-    if op == "add":
-        return run("add_at", rows, updates, places)
-    if op is not None:
-        if not are_apart(places, size):
-            return one_by_one(rows, places, updates, op)
-        updates = joined(op, take_axis(rows, places, 0), updates)
-    owner = owners(places, size)  # of each row: which update it takes, counted from 1, or none
-    taken = take_axis(updates, elementwise(REGISTRY["maximum"], (owner - 1, 0), {}), 0)
-    has_one = reshaped(owner > 0, (size, *(1,) * (rows.ndim - 1)))
-    return elementwise(REGISTRY["where"], (has_one, taken, rows), {})
-
-
-def in_range(x: Array, items: Sequence[Item], i: int, name: str) -> Item:
-    """An item whose indices are in range, or the error that names one, with the user's axis."""
-    item, axis = items[i], axis_of(items, i)
-    return (
-        checked(item, x.shape[axis], axis, f"at[...].{name}") if isinstance(item, Array) else item
-    )
-
-
-def picked_places(x: Array, items: Sequence[Item], total: int) -> Array:
-    """The flat positions of x[items]; known now if the items are."""
-    numbers = np.arange(total, dtype=np.int32 if total < 1 << 31 else np.int64).reshape(x.shape)
-    if any(isinstance(item, TracedArray) for item in items):
-        return getitem(as_array(numbers), tuple(items))
-    return as_array(
-        np.asarray(numbers[tuple(i.view if isinstance(i, Array) else i for i in items)])
-    )
+    if changes_rows(op, rows.dtype):
+        settings = {"drop": True} if drop else {}
+        return run(ROWS[op], rows, updates, places, **settings)  # type: ignore[index]
+    if not are_apart(places, rows.shape[0]):
+        return one_by_one(rows, places, updates, op)
+    return run("set_at", rows, joined(op, take_axis(rows, places, 0), updates), places)
 
 
 def are_apart(places: Array, size: int) -> bool:
@@ -378,19 +435,3 @@ def one_by_one(rows: Array, places: Array, updates: Array, op: Change) -> Array:
 
     found: Array = scan(step, rows, (starts, updates))[0]
     return found
-
-
-def owners(places: Array, size: int) -> Array:
-    if not isinstance(places, TracedArray):
-        found = np.zeros(size, np.int32)
-        found[places.view] = np.arange(1, len(places) + 1)
-        return as_array(found)
-    given = convert(places, i64 if places.dtype.bits > 32 else i32)
-    # what is out of range stays so, for the scattered sum to find
-    is_from_end = (given < 0) & (given >= -size)
-    given = elementwise(REGISTRY["where"], (is_from_end, given + size, given), {})
-    order = convert(argsort(given, stable=True), i32)
-    at = take_axis(given, order, 0)
-    is_last = concat([at[1:] != at[:-1], as_array(np.array([True]))])
-    kept = elementwise(REGISTRY["where"], (is_last, order + 1, scalar(0, i32)), {})
-    return run("scatter_add", kept, at, size=size)

@@ -13,23 +13,32 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from tetrad.core import lazy
+from tetrad.core.config import takes_nearest
 from tetrad.core.dtypes import bool_, i32, i64, u32, u64
 from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError, an
 from tetrad.core.op import REGISTRY
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, SizeExpr, product, reach
-from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.array import Array, TracedArray, alias, fail
 from tetrad.tracing.operands import (
     as_array,
+    broadcast,
     convert,
     elementwise,
     is_operand,
     run,
     scalar,
     size_array,
+    told_of,
     traced,
 )
 
+HOW_MANY = (
+    "td.where(mask, x, other) keeps the shape; "
+    "td.nonzero(mask, size=n, fill_value=...) gives n places"
+)
+modes = lazy.later("tetrad.arrays.index_modes")  # it stands on this module
 INDICES = "index: an index is an int, a slice, None, Ellipsis or an integer array"
 # Ellipsis of no width, between indices, sets them apart
 Item = int | slice | None | Array | EllipsisType
@@ -44,9 +53,11 @@ def getitem(x: Array, key: Any, /) -> Array:
            [5, 4, 3]], int32)
     """
     x, items = items_of(x, key)
+    if takes_nearest() and any(is_index(item) for item in items):
+        items = modes.kept_inside(x, items, "clip").items
     if any(isinstance(item, Array) for item in items):
         return _at_places(x, items) if is_box(x, items) else picked(x, items)
-    return _basic(x, items)
+    return alias(_basic(x, items))
 
 
 @record(eq=False)
@@ -150,8 +161,11 @@ def _index(part: Any) -> tuple[list[int | Array | ScalarMask], Shape | None]:
     )
     if array.dtype is bool_:
         if isinstance(array, TracedArray):
-            message = "index: how many elements a mask selects is only known when the program runs"
-            fail(TraceError, message, "use td.where(mask, x, other), which keeps the shape")
+            message = (
+                f"index: how many elements a mask {array.type} selects is only known when the "
+                f"program runs{told_of(array)}"
+            )
+            fail(TraceError, message, HOW_MANY)
         if not array.ndim:
             return [ScalarMask(bool(array.view))], None
         return [as_array(i) for i in np.nonzero(array.view)], array.shape
@@ -205,6 +219,12 @@ def _span(item: int | slice, size: Size) -> tuple[Size, Size, int]:
     try:
         start, stop, step = item.indices(size)
     except (TypeError, ValueError) as error:
+        if isinstance(error, TraceError):
+            hint = "td.dynamic_slice has a start that is traced and a size that is not"
+            raise TraceError(
+                f"index: a slice with a traced end: {error.message}", source=error.source,
+                hint=f"{hint}; {error.hint}",
+            ) from None  # fmt: skip
         fail(BoundsError, f"index: bad slice {item}: {error}")
     count = len(range(start, stop, step))
     # one spelling for what is the same
@@ -294,7 +314,7 @@ def picked(x: Array, items: Sequence[Item], what: str = "index") -> Array:
     """Integer arrays: slice the other axes, gather along the indexed ones (merged into one axis if
     several). `what` the user called is for errors."""
     together = are_together(items)
-    x, plain = _with_new_axes(x, items)
+    x, plain = with_new_axes(x, items)
     kept = _basic(x, [item if isinstance(item, slice) else slice(None) for item in plain])
     axes = [axis for axis, item in enumerate(plain) if not isinstance(item, slice)]
     front = axes[0] if together else 0  # NumPy: indices that stand apart put their axes first
@@ -309,7 +329,7 @@ def picked(x: Array, items: Sequence[Item], what: str = "index") -> Array:
     if given == [front] and what == "index":
         return take_axis(joined, indices[0], front)  # it names the axis itself
     inside = [checked(i, n, axis, what) for i, n, axis in zip(indices, sizes, given, strict=True)]
-    return take_axis(joined, _merge(inside, sizes), front)
+    return take_axis(joined, merged(inside, sizes), front)
 
 
 def axis_of(items: Sequence[Item], i: int) -> int:
@@ -323,7 +343,7 @@ def are_together(items: Sequence[Item]) -> bool:
     return places[-1] - places[0] + 1 == len(places)
 
 
-def _with_new_axes(x: Array, items: Sequence[Item]) -> tuple[Array, list[int | slice | Array]]:
+def with_new_axes(x: Array, items: Sequence[Item]) -> tuple[Array, list[int | slice | Array]]:
     """The new axes made first, as axes of size 1 that are taken whole."""
     sizes = iter(x.shape)
     wide = [item for item in items if item is not Ellipsis]
@@ -358,9 +378,10 @@ def checked(indices: Array, size: Size, axis: int, what: str = "index") -> Array
     return run("checked_index", as_indices(known), size=size, axis=axis, what=what)
 
 
-def _merge(indices: Sequence[Array], sizes: Sequence[Size]) -> Array:
+def merged(indices: Sequence[Array], sizes: Sequence[Size]) -> Array:
     """One index into merged axes, from indices that were checked."""
     count = product(sizes)
+    indices = broadcast("index", indices)
     dtype = i32 if (count if isinstance(count, int) else count.max) < 1 << 31 else i64
     total = convert(indices[0], dtype)
     for at, size in zip(indices[1:], sizes[1:], strict=True):

@@ -255,7 +255,7 @@ def top1(w: Any, a: Any, row_scales: Any, batch_scales: Any, n: int) -> tuple[Ar
     >>> import tetrad as td
     >>> w, a = pack(td.asarray([[1, 2], [3, -4]])), pack(td.asarray([[5, 6]]))
     >>> top1(w, a, td.asarray([1.0, 0.5]), td.asarray([2.0]), 2)
-    (Array([34.], float32), Array([0], int64))
+    (Array([34.], float32), Array([0], int32))
     """
     scores = scores_of("int4.top1", w, a, row_scales, batch_scales, n)
     if scores.shape[-1] == 0:

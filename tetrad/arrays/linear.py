@@ -13,7 +13,7 @@ from tetrad.arrays.indexing import reshaped
 from tetrad.arrays.manipulation import moveaxis
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, f32, i8, i32
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.core.promotion import storage_hint
 from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, fail
@@ -27,13 +27,35 @@ else:
 RANKS = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}  # a kind holds the products of those below
 
 
-def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, preferred_element_type: Any = None) -> Array:
+PRECISIONS = (
+    "default", "fastest", "bfloat16", "high", "bfloat16_3x", "tensorfloat32", "highest", "float32",
+)  # fmt: skip
+
+
+def check_precision(name: str, precision: Any) -> None:
+    """Products of f32 are always computed in f32, which is the highest of JAX's precisions: it may
+    be named (one, or one for each side), and changes nothing."""
+    for one in precision if isinstance(precision, tuple | list) else (precision,):
+        word = getattr(one, "name", one)  # of JAX's enumeration
+        if one is not None and not (isinstance(word, str) and word.lower() in PRECISIONS):
+            message = f"{name}: there is no precision {one!r}"
+            fail(TraceError, message, f"one of {', '.join(PRECISIONS)}; all compute in f32")
+
+
+def matmul(
+    a: Any,
+    b: Any,
+    *,
+    dtype: Any = None,
+    preferred_element_type: Any = None,
+    precision: Any = None,
+) -> Array:
     """The matrix product over the last two axes; leading axes broadcast, a vector is a row (left)
     or a column (right).
 
     Integers wrap in their own type. `dtype` is that of the sums and the result, if another is
     wanted, which JAX calls `preferred_element_type`: the product of int8 in int32 is as quick as
-    hardware makes it.
+    hardware makes it. `precision` is taken as in JAX; f32 is always computed in f32.
 
     >>> import tetrad as td
     >>> td.matmul(td.asarray([[1.0, 2.0], [3.0, 4.0]]), td.asarray([1.0, -1.0]))
@@ -41,7 +63,8 @@ def matmul(x1: Any, x2: Any, /, *, dtype: Any = None, preferred_element_type: An
     >>> td.matmul(td.full((2, 2), 100, dtype=td.int8), td.ones((2,), dtype=td.int8), dtype=td.int32)
     Array([200, 200], int32)
     """
-    (a, b), kind = in_dtype("matmul", (x1, x2), dtype, preferred_element_type)
+    check_precision("matmul", precision)
+    (a, b), kind = in_dtype("matmul", (a, b), dtype, preferred_element_type)
     _check_inner(a, b)
     left = reshaped(a, (1, *a.shape)) if a.ndim == 1 else a
     right = reshaped(b, (*b.shape, 1)) if b.ndim == 1 else b
@@ -93,6 +116,14 @@ def _check_inner(a: Array, b: Array) -> None:
             f"contracts {inner}"
         )
         fail(ShapeError, message, "transpose one side (x.mT), or name the axes with td.einsum")
+    pairs = zip(reversed(a.shape[:-2]), reversed(b.shape[:-2]), strict=False)
+    if any(m != n and 1 not in (m, n) for m, n in pairs):
+        message = f"matmul: leading axes do not broadcast: lhs {a.type}, rhs {b.type}"
+        fail(
+            ShapeError,
+            message,
+            "sizes must be equal, or one of them 1; the last two axes are the matrices",
+        )
 
 
 def _product(a: Array, b: Array, kind: DType) -> Array:
@@ -105,15 +136,23 @@ def _product(a: Array, b: Array, kind: DType) -> Array:
 
 
 def vecdot(
-    x1: Any, x2: Any, /, axis: int = -1, *, dtype: Any = None, preferred_element_type: Any = None
+    x1: Any,
+    x2: Any,
+    /,
+    axis: int = -1,
+    *,
+    dtype: Any = None,
+    preferred_element_type: Any = None,
+    precision: Any = None,
 ) -> Array:
     """The dot product along an axis, of the conjugate of x1 with x2; the others broadcast. `dtype`
-    as in `matmul`.
+    and `precision` as in `matmul`.
 
     >>> import tetrad as td
     >>> td.vecdot(td.asarray([1.0, 2.0]), td.asarray([3.0, 4.0]))
     Array(11., float32)
     """
+    check_precision("vecdot", precision)
     arrays, kind = in_dtype("vecdot", (x1, x2), dtype, preferred_element_type)
     a, b = (moveaxis(x, axis, -1) for x in arrays)
     a = run("conj", a) if a.dtype.is_complex else a
@@ -126,16 +165,23 @@ def vecdot(
 
 
 def tensordot(
-    x1: Any, x2: Any, /, axes: Any = 2, *, dtype: Any = None, preferred_element_type: Any = None
+    a: Any,
+    b: Any,
+    axes: Any = 2,
+    *,
+    dtype: Any = None,
+    preferred_element_type: Any = None,
+    precision: Any = None,
 ) -> Array:
-    """The sum of products over pairs of axes: the last `axes` of x1 with the first of x2, or two
-    lists of axes. `dtype` as in `matmul`.
+    """The sum of products over pairs of axes: the last `axes` of a with the first of b, or two
+    lists of axes. `dtype` and `precision` as in `matmul`.
 
     >>> import tetrad as td
     >>> td.tensordot(td.ones((2, 3)), td.ones((3, 4)), axes=1).shape
     (2, 4)
     """
-    (a, b), kind = in_dtype("tensordot", (x1, x2), dtype, preferred_element_type)
+    check_precision("tensordot", precision)
+    (a, b), kind = in_dtype("tensordot", (a, b), dtype, preferred_element_type)
     left, right = _axis_pairs(a, b, axes)
     letters = iter(einsum.LETTERS)
     first = [next(letters) for _ in range(a.ndim)]

@@ -14,10 +14,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from tetrad.arrays.indexing import permuted, reshaped, sliced, take_axis
+from tetrad.core import lazy
 from tetrad.core.dtypes import bool_
 from tetrad.core.errors import ShapeError, TetradError, TraceError
 from tetrad.core.sizes import Shape, Size, SizeExpr, product
 from tetrad.core.types import ArrayType
+from tetrad.ops.movement import shown
 from tetrad.ops.rules import broadcast_shapes as common_shape
 from tetrad.tracing.array import Array, TracedArray, fail, noun_of
 from tetrad.tracing.operands import (
@@ -52,15 +54,22 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
     return convert(as_array(x), dtype_of(dtype))
 
 
-def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Array:
-    """The elements in row-major order under another shape; one size may be -1.
+def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Array:
+    """The elements in row-major order under another shape; one size may be -1. `order` "F": in
+    column-major order.
 
     >>> import tetrad as td
     >>> td.reshape(td.arange(6), (2, -1)).shape
     (2, 3)
     """
-    x = as_array(x)
+    a = as_array(a)
     sizes = shape_of("reshape", shape)
+    if order == "F":
+        turned = permuted(a, tuple(reversed(range(a.ndim))))
+        made = reshape(turned, sizes[::-1])
+        return permuted(made, tuple(reversed(range(made.ndim))))
+    if order not in ("C", "A", "K"):
+        fail(ShapeError, f"reshape: there is no order {order!r}", "orders: 'C' and 'F'")
     if sizes.count(-1) > 1:
         fail(
             ShapeError,
@@ -68,11 +77,11 @@ def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Array:
             "one size may be -1",
         )
     if -1 in sizes:
-        sizes = _fill_in(x, sizes)
-    if (total := product(check_shape("reshape", sizes))) != product(x.shape):
-        message = f"reshape: {x.type} has {x.size} elements, shape {list(sizes)} has {total}"
+        sizes = _fill_in(a, sizes)
+    if (total := product(check_shape("reshape", sizes))) != product(a.shape):
+        message = f"reshape: {a.type} has {a.size} elements, shape {list(sizes)} has {total}"
         fail(ShapeError, message, "one size may be -1: what is left for it")
-    return reshaped(x, sizes)
+    return reshaped(a, sizes)
 
 
 def _fill_in(x: Array, sizes: Shape) -> Shape:
@@ -101,11 +110,14 @@ def permute_dims(x: Any, /, axes: Sequence[int]) -> Array:
     return permuted(x, order)
 
 
-def transpose(x: Any, /, *axes: Any) -> Array:
+def transpose(x: Any, /, *order: Any, axes: Any = None) -> Array:
     """permute_dims; without axes the order is reversed (as in NumPy)."""
     x = as_array(x)
-    order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-    return permute_dims(x, order or tuple(reversed(range(x.ndim))))
+    given = order[0] if len(order) == 1 and not isinstance(order[0], int) else order
+    given = axes if axes is not None else given
+    return permute_dims(
+        x, tuple(reversed(range(x.ndim))) if given is None or given == () else given
+    )
 
 
 def matrix_transpose(x: Any, /) -> Array:
@@ -116,26 +128,26 @@ def matrix_transpose(x: Any, /) -> Array:
     return permuted(x, [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
 
 
-def moveaxis(x: Any, source: int | Sequence[int], destination: int | Sequence[int], /) -> Array:
+def moveaxis(a: Any, source: int | Sequence[int], destination: int | Sequence[int]) -> Array:
     """Axes moved to other places, the others in their order.
 
     >>> import tetrad as td
     >>> td.moveaxis(td.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    x = as_array(x)
-    sources = _axis_list(source, x.ndim)
-    targets = _axis_list(destination, x.ndim)
+    a = as_array(a)
+    sources = _axis_list(source, a.ndim)
+    targets = _axis_list(destination, a.ndim)
     if (
         len(sources) != len(targets)
         or len(set(sources)) != len(sources)
         or len(set(targets)) != len(targets)
     ):
         fail(ShapeError, f"moveaxis: cannot move axes {source} to {destination}")
-    order = [axis for axis in range(x.ndim) if axis not in sources]
+    order = [axis for axis in range(a.ndim) if axis not in sources]
     for target, axis in sorted(zip(targets, sources, strict=True)):
         order.insert(target, axis)
-    return permuted(x, order)
+    return permuted(a, order)
 
 
 def _axis_list(axis: int | Sequence[int], rank: int) -> list[int]:
@@ -144,32 +156,32 @@ def _axis_list(axis: int | Sequence[int], rank: int) -> list[int]:
     ]
 
 
-def expand_dims(x: Any, /, axis: int | Sequence[int] = 0) -> Array:
+def expand_dims(a: Any, axis: int | Sequence[int] = 0) -> Array:
     """New axes of size 1 at these places of the result.
 
     >>> import tetrad as td
     >>> td.expand_dims(td.zeros((2, 3)), axis=1).shape
     (2, 1, 3)
     """
-    x = as_array(x)
+    a = as_array(a)
     count = len(axis) if isinstance(axis, tuple | list) else 1
-    new = axes_of("expand_dims", axis, x.ndim + count)
-    sizes = iter(x.shape)
-    return reshaped(x, tuple(1 if i in new else next(sizes) for i in range(x.ndim + count)))
+    new = axes_of("expand_dims", axis, a.ndim + count)
+    sizes = iter(a.shape)
+    return reshaped(a, tuple(1 if i in new else next(sizes) for i in range(a.ndim + count)))
 
 
-def squeeze(x: Any, /, axis: int | Sequence[int] | None = None) -> Array:
+def squeeze(a: Any, axis: int | Sequence[int] | None = None) -> Array:
     """Axes of size 1 left out: those named, or all."""
-    x = as_array(x)
+    a = as_array(a)
     if axis is None:
-        return reshaped(x, tuple(n for n in x.shape if n != 1))
-    gone = axes_of("squeeze", axis, x.ndim)
-    if any(x.shape[i] != 1 for i in gone):
-        fail(ShapeError, f"squeeze: axis {axis} of {x.type} has not size 1")
-    return reshaped(x, tuple(n for i, n in enumerate(x.shape) if i not in gone))
+        return reshaped(a, tuple(n for n in a.shape if n != 1))
+    gone = axes_of("squeeze", axis, a.ndim)
+    if any(a.shape[i] != 1 for i in gone):
+        fail(ShapeError, f"squeeze: axis {axis} of {a.type} has not size 1")
+    return reshaped(a, tuple(n for i, n in enumerate(a.shape) if i not in gone))
 
 
-def broadcast_to(x: Any, /, shape: Any) -> Array:
+def broadcast_to(array: Any, shape: Any) -> Array:
     """x repeated along axes of size 1 and new leading axes.
 
     >>> import tetrad as td
@@ -177,7 +189,12 @@ def broadcast_to(x: Any, /, shape: Any) -> Array:
     Array([[1, 2],
            [1, 2]], int32)
     """
-    return expand(as_array(x), check_shape("broadcast_to", shape))
+    x, wanted = as_array(array), check_shape("broadcast_to", shape)
+    pairs = zip(reversed(x.shape), reversed(wanted), strict=False)
+    if x.ndim > len(wanted) or any(m not in (1, n) for m, n in pairs):
+        message = f"broadcast_to: {x.type} does not broadcast to {shown(wanted)}"
+        fail(ShapeError, message, "sizes must be equal, or 1, counted from the last axis")
+    return expand(x, wanted)
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Array, ...]:
@@ -203,7 +220,7 @@ def broadcast_shapes(*shapes: Any) -> Shape:
         )
 
 
-def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
+def concat(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None) -> Array:
     """Arrays joined along an axis (None: flattened first).
 
     >>> import tetrad as td
@@ -211,6 +228,7 @@ def concat(arrays: Sequence[Any], /, axis: int | None = 0) -> Array:
     Array([1. , 2. , 3.5], float32)
     """
     parts = common([owned(x) for x in _listed("concat", arrays, axis)])
+    parts = parts if dtype is None else [convert(part, dtype_of(dtype)) for part in parts]
     if axis is None:
         parts, axis = [reshape(part, (-1,)) for part in parts], 0
     at = axis_of("concat", axis, parts[0].ndim)
@@ -236,7 +254,7 @@ def _listed(name: str, arrays: Any, axis: Any) -> list[Any]:
     return list(arrays) or fail(ShapeError, f"{name}: needs at least one array")
 
 
-def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
+def stack(arrays: Sequence[Any], axis: int = 0, out: None = None, dtype: Any = None) -> Array:
     """Arrays of one shape joined along a new axis.
 
     >>> import tetrad as td
@@ -252,7 +270,7 @@ def stack(arrays: Sequence[Any], /, axis: int = 0) -> Array:
             f"stack: shapes differ: {shown}",
             "td.pad the smaller ones, or join them with td.concat",
         )
-    return concat([expand_dims(part, axis=axis) for part in parts], axis=axis)
+    return concat([expand_dims(part, axis=axis) for part in parts], axis=axis, dtype=dtype)
 
 
 def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
@@ -260,38 +278,38 @@ def unstack(x: Any, /, axis: int = 0) -> tuple[Array, ...]:
     return tuple(moveaxis(x, axis, 0))
 
 
-def flip(x: Any, /, axis: int | Sequence[int] | None = None) -> Array:
+def flip(m: Any, axis: int | Sequence[int] | None = None) -> Array:
     """The order of elements reversed along axes.
 
     >>> import tetrad as td
     >>> td.flip(td.asarray([1, 2, 3]))
     Array([3, 2, 1], int32)
     """
-    x = as_array(x)
-    axes = axes_of("flip", axis, x.ndim)
-    starts = tuple(n - 1 if i in axes else 0 for i, n in enumerate(x.shape))
-    return sliced(x, starts, x.shape, tuple(-1 if i in axes else 1 for i in range(x.ndim)))
+    m = as_array(m)
+    axes = axes_of("flip", axis, m.ndim)
+    starts = tuple(n - 1 if i in axes else 0 for i, n in enumerate(m.shape))
+    return sliced(m, starts, m.shape, tuple(-1 if i in axes else 1 for i in range(m.ndim)))
 
 
-def roll(x: Any, /, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
+def roll(a: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Array:
     """Elements moved along axes, those that leave come back at the other end.
 
     >>> import tetrad as td
     >>> td.roll(td.asarray([1, 2, 3, 4]), 1)
     Array([4, 1, 2, 3], int32)
     """
-    x = as_array(x)
+    a = as_array(a)
     if axis is None:
-        return reshape(roll(reshape(x, (-1,)), shift, axis=0), x.shape)
+        return reshape(roll(reshape(a, (-1,)), shift, axis=0), a.shape)
     axes = [axis] if isinstance(axis, SupportsIndex) else list(axis)
     shifts = [
         index(n) for n in ([shift] * len(axes) if isinstance(shift, SupportsIndex) else shift)
     ]
     if len(shifts) != len(axes):
         fail(ShapeError, f"roll: {len(shifts)} shifts for {len(axes)} axes")
-    rolled: Array = x
+    rolled: Array = a
     for step, one in zip(shifts, axes, strict=True):
-        rolled = _roll_axis(rolled, step, axis_of("roll", one, x.ndim))
+        rolled = _roll_axis(rolled, step, axis_of("roll", one, a.ndim))
     return rolled
 
 
@@ -310,8 +328,13 @@ def _roll_axis(x: Array, shift: int, axis: int) -> Array:
     return concat([sliced(x, starts, after, ones), sliced(x, zeros, before, ones)], axis=axis)
 
 
-def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
+def repeat(
+    a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None
+) -> Array:
     """Each element `repeats` times; an array says how often for each place along the axis.
+
+    total_repeat_length   how many there are in all, so that repeats may be traced: cut, or the
+                          last place again
 
     >>> import tetrad as td
     >>> td.repeat(td.asarray([1, 2]), 2)
@@ -319,14 +342,18 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
     >>> td.repeat(td.asarray([1, 2, 3]), td.asarray([2, 0, 1]))
     Array([1, 1, 3], int32)
     """
-    x = as_array(x)
+    a = as_array(a)
     if axis is None:
-        x, axis = reshape(x, (-1,)), 0
-    at = axis_of("repeat", axis, x.ndim)
+        a, axis = reshape(a, (-1,)), 0
+    at = axis_of("repeat", axis, a.ndim)
+    if total_repeat_length is not None:
+        sized = lazy.module("tetrad.arrays.sized")
+        total = sized.checked_size("repeat", total_repeat_length)
+        return sized.repeated(a, as_array(repeats), at, total)  # type: ignore[no-any-return]
     if not isinstance(repeats, int) and is_operand(repeats) and as_array(repeats).ndim:
         return take_axis(
-            x,
-            as_array(np.repeat(np.arange(x.shape[at]), counts_of(as_array(repeats), x.shape[at]))),
+            a,
+            as_array(np.repeat(np.arange(a.shape[at]), counts_of(as_array(repeats), a.shape[at]))),
             at,
         )
     if not isinstance(repeats, int | np.integer) or repeats < 0:
@@ -335,10 +362,10 @@ def repeat(x: Any, repeats: Any, /, axis: int | None = None) -> Array:
             f"repeat: repeats must be an int of at least 0, or an array of such, got {repeats!r}",
         )
     times = int(repeats)
-    wide = check_shape("repeat", (*x.shape[: at + 1], times, *x.shape[at + 1 :]))
+    wide = check_shape("repeat", (*a.shape[: at + 1], times, *a.shape[at + 1 :]))
     return reshaped(
-        expand(expand_dims(x, axis=at + 1), wide),
-        (*x.shape[:at], x.shape[at] * times, *x.shape[at + 1 :]),
+        expand(expand_dims(a, axis=at + 1), wide),
+        (*a.shape[:at], a.shape[at] * times, *a.shape[at + 1 :]),
     )
 
 
@@ -355,14 +382,14 @@ def counts_of(repeats: Array, size: Size) -> np.ndarray:
         fail(
             ShapeError,
             "repeat: repeats that are traced give no shape",
-            "pass NumPy's integers, or a static argument",
+            "give total_repeat_length=, or pass NumPy's integers",
         )
     if (repeats.view < 0).any():
         fail(ShapeError, f"repeat: repeats must be at least 0, got {repeats.tolist()}")
     return np.broadcast_to(repeats.view, (size,))
 
 
-def tile(x: Any, repetitions: Sequence[int], /) -> Array:
+def tile(A: Any, reps: int | Sequence[int]) -> Array:
     """The whole array repeated along each axis.
 
     >>> import tetrad as td
@@ -370,8 +397,8 @@ def tile(x: Any, repetitions: Sequence[int], /) -> Array:
     Array([[1, 2, 1, 2],
            [1, 2, 1, 2]], int32)
     """
-    x = as_array(x)
-    times = check_shape("tile", repetitions)
+    x = as_array(A)
+    times = check_shape("tile", reps)
     rank = max(x.ndim, len(times))
     times = (*(1,) * (rank - len(times)), *times)
     shape = (*(1,) * (rank - x.ndim), *x.shape)
@@ -381,15 +408,14 @@ def tile(x: Any, repetitions: Sequence[int], /) -> Array:
 
 
 def pad(
-    x: Any,
-    widths: Any,
-    /,
+    array: Any,
+    pad_width: Any,
     mode: str = "constant",
     *,
     value: float = 0,
     constant_values: float | None = None,
 ) -> Array:
-    """x with a border. `widths`: an int, a pair for every axis, or one pair per axis.
+    """x with a border. `pad_width`: an int, a pair for every axis, or one pair per axis.
 
     Of one value, or, by `mode`, of x itself: its outermost elements ("edge"), x as in a mirror that
     lies on them ("reflect") or beside them ("symmetric"), or x again ("wrap"). `constant_values` is
@@ -401,11 +427,11 @@ def pad(
     >>> td.pad(td.asarray([1, 2, 3]), 2, mode="reflect")
     Array([3, 2, 1, 2, 3, 2, 1], int32)
     """
-    x = as_array(x)
-    pairs = _pad_pairs(widths, x)
+    array = as_array(array)
+    pairs = _pad_pairs(pad_width, array)
     if mode != "constant":
         bordered: Array = reduce(
-            lambda part, axis: _bordered(part, axis, *pairs[axis], mode), range(x.ndim), x
+            lambda part, axis: _bordered(part, axis, *pairs[axis], mode), range(array.ndim), array
         )
         return bordered
     low, high = tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
@@ -416,8 +442,8 @@ def pad(
             f"pad: expected one number for all sides, got {number!r}",
             "pad one side after the other",
         )
-    fill = scalar(number, x.dtype).item()
-    return x if not any(low + high) else run("pad", x, low=low, high=high, value=fill)
+    fill = scalar(number, array.dtype).item()
+    return array if not any(low + high) else run("pad", array, low=low, high=high, value=fill)
 
 
 BORDERS = ("constant", "edge", "reflect", "symmetric", "wrap")

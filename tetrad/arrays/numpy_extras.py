@@ -14,17 +14,15 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from tetrad.arrays.creation import zeros
-from tetrad.arrays.indexing import getitem, permuted, reshaped, take_axis
-from tetrad.arrays.manipulation import broadcast_arrays, moveaxis
-from tetrad.arrays.sorting import searchsorted, sort
-from tetrad.arrays.statistics import Axis, all, diff, sum
-from tetrad.core.dtypes import i32
+from tetrad.arrays.indexing import getitem, take_axis
+from tetrad.arrays.manipulation import broadcast_arrays, concat, moveaxis
+from tetrad.arrays.sorting import argsort, searchsorted
+from tetrad.arrays.statistics import all, diff, sum
 from tetrad.core.errors import ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
-from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, elementwise
+from tetrad.tracing.operands import as_array, axis_of, convert, elementwise
 
 
 def _apply(name: str, *args: Any) -> Array:
@@ -58,7 +56,7 @@ def allclose(
     return all(isclose(a, b, rtol, atol, equal_nan))
 
 
-def diag(v: Any, /, k: int = 0) -> Array:
+def diag(v: Any, k: int = 0) -> Array:
     """The matrix with a vector on its diagonal (the k-th above the main one), or the diagonal of a
     matrix.
 
@@ -83,29 +81,31 @@ def diag(v: Any, /, k: int = 0) -> Array:
     return getitem(v, (places + rows, places + columns))
 
 
-def split(x: Any, indices_or_sections: int | Sequence[int], /, axis: int = 0) -> list[Array]:
+def split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Equal parts along an axis, so many; or the parts between given places.
 
     >>> import tetrad as td
     >>> td.split(td.arange(5), [2, 3])
     [Array([0, 1], int32), Array([2], int32), Array([3, 4], int32)]
     """
-    x = as_array(x)
-    at = axis_of("split", axis, x.ndim)
-    size = x.shape[at]
+    ary = as_array(ary)
+    at = axis_of("split", axis, ary.ndim)
+    size = ary.shape[at]
+    if isinstance(indices_or_sections, Array) and indices_or_sections.ndim:
+        indices_or_sections = [int(i) for i in indices_or_sections]
     if isinstance(indices_or_sections, SupportsIndex):
         count = index(indices_or_sections)
         if count < 1 or size % count:
             fail(
                 ShapeError,
-                f"split: axis {at} of {x.type} has no {count} equal parts",
+                f"split: axis {at} of {ary.type} has no {count} equal parts",
                 "give the places instead",
             )
         places = [i * (size // count) for i in range(1, count)]
     else:
         places = [index(i) for i in indices_or_sections]
     ends = zip([0, *places], [*places, size], strict=True)
-    return [getitem(x, (*(slice(None),) * at, slice(start, stop))) for start, stop in ends]
+    return [getitem(ary, (*(slice(None),) * at, slice(start, stop))) for start, stop in ends]
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
@@ -124,9 +124,20 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
     return sum(dx * (last[..., 1:] + last[..., :-1]), axis=-1) / 2  # type: ignore[no-any-return]
 
 
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Array:
+def _repeating(x: Array, xp: Array, fp: Array, period: Any) -> tuple[Array, Array, Array]:
+    """The points of one period in order, with one more on each side."""
+    x, xp = _apply("remainder", x, period), _apply("remainder", xp, period)
+    order = argsort(xp)
+    xp, fp = take_axis(xp, order, 0), take_axis(fp, order, 0)
+    line = concat([_apply("subtract", xp[-1:], period), xp, _apply("add", xp[:1], period)])
+    return x, line, concat([fp[-1:], fp, fp[:1]])
+
+
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+) -> Array:
     """Values at x of the line through the points (xp, fp), xp ascending; beyond its ends the outer
-    ones, or as given.
+    ones, or as given. `period`: the line repeats, and its points may be in any order.
 
     >>> import tetrad as td
     >>> td.interp(td.asarray([0.5, 9.0]), td.asarray([0.0, 1.0]), td.asarray([10.0, 20.0]))
@@ -138,6 +149,8 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Arr
             ShapeError,
             f"interp: xp and fp are vectors of equal size, not empty, got {xp.type} and {fp.type}",
         )
+    if period is not None:
+        x, xp, fp = _repeating(x, xp, fp, period)
     above = _apply("minimum", searchsorted(xp, x, side="right"), xp.shape[0] - 1)
     below = _apply("maximum", above - 1, 0)
     x0, x1, f0, f1 = (take_axis(a, i, 0) for a in (xp, fp) for i in (below, above))
@@ -146,46 +159,3 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Arr
     inside = f0 + share * (f1 - f0)
     inside = _apply("where", x < xp[0], fp[0] if left is None else left, inside)
     return _apply("where", x > xp[-1], fp[-1] if right is None else right, inside)
-
-
-def quantile(x: Any, q: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The numbers below which a share q of the elements along axes lies, between elements on a
-    line; NaN propagates.
-
-    >>> import tetrad as td
-    >>> td.quantile(td.asarray([1.0, 2.0, 4.0]), td.asarray([0.5, 0.75]))
-    Array([2., 3.], float32)
-    """
-    x = _float(x)
-    q = convert(q, x.dtype)
-    axes = axes_of("quantile", axis, x.ndim)
-    kept = [i for i in range(x.ndim) if i not in axes]
-    count = product(x.shape[i] for i in axes)
-    if not isinstance(count, int) or count == 0:
-        fail(
-            ShapeError,
-            f"quantile: needs elements, and to know how many, along axes {axes} of {x.type}",
-        )
-    line = sort(reshaped(permuted(x, [*kept, *axes]), (*(x.shape[i] for i in kept), count)))
-    between = _between(line, reshaped(q, (product(q.shape),)), count)
-    found = reshaped(moveaxis(between, -1, 0), (*q.shape, *between.shape[:-1]))
-    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    return reshaped(found, (*q.shape, *shape)) if keepdims else found
-
-
-def _between(line: Array, q: Array, count: int) -> Array:
-    """Elements of the last axis, which is in order, at shares of its length; a NaN is the last of a
-    line."""
-    position = _apply("minimum", _apply("maximum", q, 0), 1) * (count - 1)
-    below = _apply("floor", position)
-    at = convert(below, i32)
-    low, high = (
-        take_axis(line, i, line.ndim - 1) for i in (at, _apply("minimum", at + 1, count - 1))
-    )
-    last = line[..., -1:]
-    return _apply("where", _apply("isnan", last), last, low + (position - below) * (high - low))
-
-
-def median(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
-    """The element in the middle along axes, or the mean of both; NaN propagates."""
-    return quantile(x, 0.5, axis, keepdims=keepdims)

@@ -1,26 +1,27 @@
 """Arrays, sorting: elements in order, where they stand, the greatest few, where one would belong,
-the different ones.
+which are among others.
 
 Receives an array and an axis, returns arrays: the ops sort the last axis, so others are moved there
-and back. What has a size that only values tell (`unique_values` and its kin) works outside jit.
+and back.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from tetrad.arrays.indexing import take_axis
 from tetrad.arrays.manipulation import broadcast_to, moveaxis, reshape
 from tetrad.arrays.statistics import any
-from tetrad.core.dtypes import i64
-from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.dtypes import bool_, i32, i64, u8
+from tetrad.core.errors import ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import result_dtype
-from tetrad.tracing.array import Array, TracedArray, fail
+from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import (
     as_array,
+    as_positions,
     axis_of,
     common,
     convert,
@@ -33,31 +34,53 @@ from tetrad.tracing.operands import (
 FEW = 16  # elements that `isin` looks through one by one
 
 
-def sort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: None = None,
+    *,
+    descending: bool = False,
+    stable: bool | None = True,
+) -> Array:
     """The elements along an axis in order; NaN is the greatest. It is always stable.
 
     >>> import tetrad as td
     >>> td.sort(td.asarray([3.0, 1.0, 2.0]), descending=True)
     Array([3., 2., 1.], float32)
     """
-    moved, at = _last("sort", x, axis)
-    return moveaxis(run("sort", moved, descending=bool(descending)), -1, at)
+    moved, at = _last("sort", a, axis)
+    is_truth = moved.dtype is bool_
+    found = run("sort", convert(moved, u8) if is_truth else moved, descending=bool(descending))
+    return moveaxis(convert(found, bool_) if is_truth else found, -1, at)
 
 
-def argsort(x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True) -> Array:
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    kind: str | None = None,
+    order: None = None,
+    *,
+    descending: bool = False,
+    stable: bool | None = True,
+) -> Array:
     """The indices that put the elements along an axis in order; equal elements keep theirs.
 
     >>> import tetrad as td
     >>> td.argsort(td.asarray([3, 1, 3, 2]))
-    Array([1, 3, 0, 2], int64)
+    Array([1, 3, 0, 2], int32)
     """
-    moved, at = _last("argsort", x, axis)
-    return moveaxis(run("argsort", moved, descending=bool(descending)), -1, at)
+    moved, at = _last("argsort", a, axis)
+    moved = convert(moved, u8) if moved.dtype is bool_ else moved
+    found = run("argsort", moved, descending=bool(descending))
+    return moveaxis(as_positions(found, moved.shape[-1]), -1, at)
 
 
-def _last(name: str, x: Any, axis: int) -> tuple[Array, int]:
-    """The array with the axis at the end, and where it was."""
+def _last(name: str, x: Any, axis: int | None) -> tuple[Array, int]:
+    """The array with the axis at the end, and where it was; without one it is made one line."""
     given = as_array(x)
+    if axis is None:
+        return reshape(given, (-1,)), -1
     if not given.ndim:
         fail(ShapeError, f"{name}: an array without axes has no order", "reshape it to (1,)")
     at = axis_of(name, axis, given.ndim)
@@ -72,13 +95,13 @@ def topk(
 
     >>> import tetrad as td
     >>> td.topk(td.asarray([1.0, 7.0, 3.0]), 2)
-    (Array([7., 3.], float32), Array([1, 2], int64))
+    (Array([7., 3.], float32), Array([1, 2], int32))
     """
     moved, at = _last("topk", x, axis)
     if not isinstance(k, int | np.integer):
         fail(ShapeError, f"topk: k must be an int, got {k!r}", "a traced value cannot be a size")
     values, places = REGISTRY["topk"](moved, k=int(k), largest=bool(largest))
-    return moveaxis(values, -1, at), moveaxis(places, -1, at)
+    return moveaxis(values, -1, at), moveaxis(as_positions(places, moved.shape[-1]), -1, at)
 
 
 def top_k(operand: Any, k: int, /, axis: int = -1) -> tuple[Array, Array]:
@@ -86,28 +109,31 @@ def top_k(operand: Any, k: int, /, axis: int = -1) -> tuple[Array, Array]:
     return topk(operand, k, axis=axis)
 
 
-def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Array:
-    """Where each element of x2 would belong in x1, which is in order: before its equals, or behind
+def searchsorted(
+    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
+) -> Array:
+    """Where each element of v would belong in a, which is in order: before its equals, or behind
     them (right).
 
     >>> import tetrad as td
     >>> td.searchsorted(td.asarray([1, 3, 5]), td.asarray([3, 4]))
-    Array([1, 2], int64)
+    Array([1, 2], int32)
     """
     if side not in ("left", "right"):
         fail(ShapeError, f"searchsorted: side is 'left' or 'right', got {side!r}")
-    dtype = result_dtype([kind_of(x1), kind_of(x2)])
-    line, wanted = convert(x1, dtype), convert(x2, dtype)
+    dtype = result_dtype([kind_of(a), kind_of(v)])
+    line, wanted = convert(a, dtype), convert(v, dtype)
     if line.ndim != 1 or not isinstance(line.shape[0], int):
         fail(ShapeError, f"searchsorted: x1 has one axis of known size, got {line.type}")
     if sorter is not None:
         line = take_axis(line, as_array(sorter), 0)
-    return _searched(line, line.shape[0], wanted, side)
+    return as_positions(_searched(line, line.shape[0], wanted, side), line.shape[0])
 
 
 def _searched(line: Array, size: int, wanted: Array, side: str) -> Array:
     """By halving: found is always right if the element at found - 1 comes before."""
-    found = broadcast_to(scalar(0, i64), wanted.shape)
+    # twice the size must fit
+    found = broadcast_to(scalar(0, i32 if size < 1 << 30 else i64), wanted.shape)
     step = 1 << size.bit_length()
     while size and (step := step >> 1):
         trial = found + step
@@ -128,15 +154,17 @@ def _comes_before(x: Array, y: Array) -> Array:
 # -- sets ------------------------------------------------------------------------------------------
 
 
-def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Array:
-    """Whether each element of x1 equals one of x2 (with `invert`: none of them). NaN equals
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False
+) -> Array:
+    """Whether each element equals one of the others (with `invert`: none of them). NaN equals
     nothing.
 
     >>> import tetrad as td
     >>> td.isin(td.asarray([1, 2, 3, 4]), td.asarray([4, 2]))
     Array([False,  True, False,  True], bool)
     """
-    wanted, known = common((x1, x2))
+    wanted, known = common((element, test_elements))
     known = reshape(known, (-1,))
     size = known.shape[0]
     # complex numbers have no order
@@ -155,64 +183,3 @@ def _among(wanted: Array, known: Array) -> Array:
     at = elementwise(REGISTRY["minimum"], (searchsorted(line, wanted), size - 1), {})
     is_there: Array = take_axis(line, at, 0) == wanted
     return is_there
-
-
-class UniqueAll(NamedTuple):
-    values: Array
-    indices: Array
-    inverse_indices: Array
-    counts: Array
-
-
-class UniqueCounts(NamedTuple):
-    values: Array
-    counts: Array
-
-
-class UniqueInverse(NamedTuple):
-    values: Array
-    inverse_indices: Array
-
-
-def unique_all(x: Any, /) -> UniqueAll:
-    """The different elements in order, where each comes first, which one each element is, and how
-    often each comes.
-
-    Every NaN differs from every other. Outside jit only.
-    """
-    given = as_array(x)
-    if isinstance(given, TracedArray):
-        message = "unique: how many elements differ is only known when the program runs"
-        fail(TraceError, message, "sort them with td.sort, or call it outside jit")
-    found = np.unique(
-        given.elements, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
-    )
-    values, indices, inverse, counts = (Array.from_numpy(np.asarray(a)) for a in found)
-    return UniqueAll(values, indices, reshape(inverse, given.shape), counts)
-
-
-def unique_counts(x: Any, /) -> UniqueCounts:
-    """The different elements in order, and how often each comes.
-
-    >>> import tetrad as td
-    >>> td.unique_counts(td.asarray([3, 1, 3])).counts
-    Array([1, 2], int64)
-    """
-    found = unique_all(x)
-    return UniqueCounts(found.values, found.counts)
-
-
-def unique_inverse(x: Any, /) -> UniqueInverse:
-    """The different elements in order, and which of them each element is."""
-    found = unique_all(x)
-    return UniqueInverse(found.values, found.inverse_indices)
-
-
-def unique_values(x: Any, /) -> Array:
-    """The different elements, in order.
-
-    >>> import tetrad as td
-    >>> td.unique_values(td.asarray([3, 1, 3]))
-    Array([1, 3], int32)
-    """
-    return unique_all(x).values

@@ -14,14 +14,15 @@ import numpy as np
 from tetrad.arrays.creation import full
 from tetrad.arrays.indexing import reshaped, sliced
 from tetrad.arrays.manipulation import concat, reshape
-from tetrad.core.dtypes import DType, bool_, f32, i32, u32
-from tetrad.core.errors import ShapeError, TraceError
+from tetrad.core.dtypes import PYTHON_NUMBERS, DType, bool_, default_int, f32, named, u8
+from tetrad.core.errors import ShapeError, TraceError, UnsupportedError
 from tetrad.core.op import REGISTRY
-from tetrad.core.promotion import WEAK, as_float
+from tetrad.core.promotion import as_float
 from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.operands import (
     as_array,
+    as_positions,
     axes_of,
     axis_of,
     borrowed,
@@ -83,25 +84,39 @@ def _kept(shape: Shape, axes: tuple[int, ...]) -> Shape:
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
+def no_out(name: str, out: Any) -> None:
+    """Results are new arrays: nothing is written into one that is given."""
+    if out is not None:
+        fail(UnsupportedError, f"{name}: out= is not supported", "the result is a new array")
+
+
+def _summed_in(dtype: DType, wanted: Any, promote_integers: bool) -> DType:
+    if wanted is not None:
+        return dtype_of(wanted)
+    return _sum_dtype(dtype) if promote_integers or dtype is bool_ else dtype
+
+
 def _sum_dtype(dtype: DType) -> DType:
     """Small integers are added up in the default integer, so that a sum of bytes does not wrap at
     255."""
-    if dtype.is_float or dtype.bits >= 32:
+    integer = default_int()
+    if dtype.is_float or dtype.is_complex or dtype.bits >= integer.bits:
         return dtype
     if dtype.is_float8:
         return f32
-    return u32 if dtype.kind == "u" else i32
+    return named(f"u{integer.bits}") if dtype.kind == "u" else integer
 
 
 def sum(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
-    *,
     dtype: Any = None,
+    out: None = None,
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
+    *,
+    promote_integers: bool = True,
 ) -> Array:
     """The sum along axes; `where`: of these elements only, `initial` is added.
 
@@ -109,26 +124,29 @@ def sum(
     >>> td.sum(td.asarray([[1, 2], [3, 4]]), axis=0)
     Array([4, 6], int32)
     """
-    x = borrowed(x)
-    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
+    no_out("sum", out)
+    a = borrowed(a)
+    wide = convert(a, _summed_in(a.dtype, dtype, promote_integers))
     return _joined(
         "add", _reduce("reduce_sum", _only(wide, where, 0, "sum"), axis, keepdims, "sum"), initial
     )
 
 
 def prod(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
-    *,
     dtype: Any = None,
+    out: None = None,
     keepdims: bool = False,
     initial: Any = None,
     where: Any = None,
+    *,
+    promote_integers: bool = True,
 ) -> Array:
     """The product along axes; `where`: of these elements only, times `initial`."""
-    x = borrowed(x)
-    wide = convert(x, _sum_dtype(x.dtype) if dtype is None else dtype_of(dtype))
+    no_out("prod", out)
+    a = borrowed(a)
+    wide = convert(a, _summed_in(a.dtype, dtype, promote_integers))
     return _joined(
         "multiply",
         _reduce("reduce_prod", _only(wide, where, 1, "prod"), axis, keepdims, "prod"),
@@ -137,7 +155,12 @@ def prod(
 
 
 def max(
-    x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: Any,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Array:
     """The largest element along axes, or `initial`; NaN propagates. `where`: of these elements
     only.
@@ -146,18 +169,36 @@ def max(
     >>> td.max(td.asarray([3.0, 5.0, 4.0]))
     Array(5., float32)
     """
-    return _extreme("max", borrowed(x), axis, keepdims, initial, where)
+    no_out("max", out)
+    return _extreme("max", borrowed(a), axis, keepdims, initial, where)
 
 
 def min(
-    x: Any, /, axis: Axis = None, *, keepdims: bool = False, initial: Any = None, where: Any = None
+    a: Any,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
 ) -> Array:
     """The smallest element along axes, or `initial`; NaN propagates. `where`: of these elements
     only."""
-    return _extreme("min", borrowed(x), axis, keepdims, initial, where)
+    no_out("min", out)
+    return _extreme("min", borrowed(a), axis, keepdims, initial, where)
 
 
 def _extreme(name: str, x: Array, axis: Axis, keepdims: bool, initial: Any, where: Any) -> Array:
+    if x.dtype is bool_:  # of truth values the largest is whether any is, the smallest whether all
+        neutral = name == "min" if initial is None else bool(initial)
+        joined = _reduce(
+            {"max": "reduce_any", "min": "reduce_all"}[name],
+            _only(x, where, neutral, name),
+            axis,
+            keepdims,
+            name,
+        )
+        how = {"max": "logical_or", "min": "logical_and"}[name]
+        return joined if initial is None else _apply(how, joined, bool(initial))
     if where is not None and initial is None:
         fail(
             TraceError,
@@ -170,36 +211,63 @@ def _extreme(name: str, x: Array, axis: Axis, keepdims: bool, initial: Any, wher
     return _joined(f"{name}imum", found, initial)
 
 
-def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
+def any(
+    a: Any,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+) -> Array:
     """Whether some element along axes is not zero."""
+    no_out("any", out)
     return _reduce(
-        "reduce_any", _only(convert(borrowed(x), bool_), where, False, "any"), axis, keepdims, "any"
+        "reduce_any", _only(convert(borrowed(a), bool_), where, False, "any"), axis, keepdims, "any"
     )
 
 
-def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
+def all(
+    a: Any,
+    axis: Axis = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+) -> Array:
     """Whether every element along axes is not zero."""
+    no_out("all", out)
     return _reduce(
-        "reduce_all", _only(convert(borrowed(x), bool_), where, True, "all"), axis, keepdims, "all"
+        "reduce_all", _only(convert(borrowed(a), bool_), where, True, "all"), axis, keepdims, "all"
     )
 
 
-def _wide(x: Any) -> tuple[Array, DType]:
-    """x as a float of at least 32 bits, and the dtype the result has in the end."""
+def _wide(x: Any, dtype: Any = None) -> tuple[Array, DType]:
+    """x as a float of at least 32 bits, and the dtype the result has in the end: the one named."""
     x = borrowed(x)
-    dtype = as_float(x.dtype)
-    return convert(x, f32 if dtype.bits < 32 else dtype), dtype
+    kind = as_float(x.dtype) if dtype is None else dtype_of(dtype)
+    wide = as_float(kind) if kind.is_float or kind.is_complex else as_float(x.dtype)
+    return convert(x, f32 if wide.bits < 32 else wide), kind
 
 
-def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, where: Any = None) -> Array:
+def mean(
+    a: Any,
+    axis: Axis = None,
+    dtype: Any = None,
+    out: None = None,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+) -> Array:
     """The arithmetic mean along axes; of no elements it is NaN. `where`: of these elements only.
+    `dtype`: computed in this one.
 
     >>> import tetrad as td
     >>> td.mean(td.asarray([[1.0, 2.0], [3.0, 6.0]]), axis=1)
     Array([1.5, 4.5], float32)
     """
-    wide, dtype = _wide(x)
-    return convert(_mean(wide, axis, keepdims, "mean", where), dtype)
+    no_out("mean", out)
+    wide, kind = _wide(a, dtype)
+    return convert(_mean(wide, axis, keepdims, "mean", where), kind)
 
 
 def _mean(x: Array, axis: Axis, keepdims: bool, name: str, where: Any) -> Array:
@@ -213,32 +281,54 @@ def _mean(x: Array, axis: Axis, keepdims: bool, name: str, where: Any) -> Array:
 
 
 def var(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
-    *,
-    correction: float = 0.0,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
     keepdims: bool = False,
+    *,
     where: Any = None,
+    correction: float | None = None,
+    mean: Any = None,
 ) -> Array:
     """The variance along axes: the sum of squared distances from the mean over (count -
-    correction); it is real.
+    ddof), which the standard calls `correction`; it is real. `mean`: the one to take, with axes of
+    size 1.
 
     >>> import tetrad as td
     >>> td.var(td.asarray([1.0, 2.0, 3.0]), correction=1)
     Array(1., float32)
     """
-    wide, dtype = _wide(x)
-    return convert(_var(wide, axis, correction, keepdims, "var", where), dtype.real)
+    no_out("var", out)
+    wide, kind = _wide(a, dtype)
+    free = _correction("var", ddof, correction)
+    return convert(_var(wide, axis, free, keepdims, "var", where, mean), kind.real)
 
 
-def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str, where: Any) -> Array:
+def _correction(name: str, ddof: float, correction: float | None) -> float:
+    if ddof and correction is not None:
+        fail(TraceError, f"{name}: ddof and correction are two names of one number", "give one")
+    return float(ddof if correction is None else correction)
+
+
+def _var(
+    x: Array,
+    axis: Axis,
+    correction: float,
+    keepdims: bool,
+    name: str,
+    where: Any,
+    mean: Any = None,
+) -> Array:
     if x.dtype.is_complex:
         parts = (
-            _var(run(part, x), axis, correction, keepdims, name, where) for part in ("real", "imag")
+            _var(run(part, x), axis, correction, keepdims, name, where, part_of(part, mean))
+            for part in ("real", "imag")
         )
         return _apply("add", *parts)
-    apart = _apply("subtract", x, _mean(x, axis, True, name, where))
+    middle = _mean(x, axis, True, name, where) if mean is None else convert(mean, x.dtype)
+    apart = _apply("subtract", x, middle)
     total = _reduce(
         "reduce_sum", _apply("square", _only(apart, where, 0, name)), axis, keepdims, name
     )
@@ -247,21 +337,31 @@ def _var(x: Array, axis: Axis, correction: float, keepdims: bool, name: str, whe
 
 
 def std(
-    x: Any,
-    /,
+    a: Any,
     axis: Axis = None,
-    *,
-    correction: float = 0.0,
+    dtype: Any = None,
+    out: None = None,
+    ddof: float = 0,
     keepdims: bool = False,
+    *,
     where: Any = None,
+    correction: float | None = None,
+    mean: Any = None,
 ) -> Array:
     """The standard deviation along axes: the square root of `var`."""
-    wide, dtype = _wide(x)
-    return convert(_apply("sqrt", _var(wide, axis, correction, keepdims, "std", where)), dtype.real)
+    no_out("std", out)
+    wide, kind = _wide(a, dtype)
+    free = _correction("std", ddof, correction)
+    spread = _var(wide, axis, free, keepdims, "std", where, mean)
+    return convert(_apply("sqrt", spread), kind.real)
+
+
+def part_of(part: str, value: Any) -> Any:
+    return None if value is None else run(part, as_array(value))
 
 
 def cumulative_sum(
-    x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False
+    x: Any, /, axis: int | None = None, dtype: Any = None, *, include_initial: bool = False
 ) -> Array:
     """Sums of the first 1, 2, ... elements along an axis; `include_initial` puts a 0 in front.
 
@@ -275,7 +375,7 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Any, /, axis: int | None = None, dtype: Any = None, *, include_initial: bool = False
 ) -> Array:
     """Products of the first 1, 2, ... elements along an axis; `include_initial` puts a 1 in front.
 
@@ -303,54 +403,39 @@ def _running(
     return concat([first, found], axis=at)
 
 
-def argmax(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the first largest element along an axis (None: of the flattened array).
 
     >>> import tetrad as td
     >>> td.argmax(td.asarray([3.0, 5.0, 5.0]))
-    Array(1, int64)
+    Array(1, int32)
     """
-    return _search("argmax", borrowed(x), axis, keepdims)
+    no_out("argmax", out)
+    return _search("argmax", borrowed(a), axis, keepdims)
 
 
-def argmin(x: Any, /, axis: int | None = None, *, keepdims: bool = False) -> Array:
+def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
     """The index of the first smallest element along an axis (None: of the flattened array)."""
-    return _search("argmin", borrowed(x), axis, keepdims)
+    no_out("argmin", out)
+    return _search("argmin", borrowed(a), axis, keepdims)
 
 
 def _search(name: str, x: Array, axis: int | None, keepdims: bool) -> Array:
+    x = convert(x, u8) if x.dtype is bool_ else x
     if axis is None:
-        found = run(name, reshape(x, (-1,)), axis=0)
+        found = as_positions(run(name, reshape(x, (-1,)), axis=0), x.size)
         return reshaped(found, (1,) * x.ndim) if keepdims else found
     at = axis_of(name, axis, x.ndim)
-    found = run(name, x, axis=at)
+    found = as_positions(run(name, x, axis=at), x.shape[at])
     return reshaped(found, _kept(x.shape, (at,))) if keepdims else found
 
 
-def count_nonzero(x: Any, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
+def count_nonzero(a: Any, axis: Axis = None, keepdims: bool = False) -> Array:
     """How many elements along axes are not zero."""
-    return sum(convert(borrowed(x), bool_), axis=axis, keepdims=keepdims)
+    return sum(convert(borrowed(a), bool_), axis=axis, keepdims=keepdims)
 
 
-def nonzero(x: Any, /) -> tuple[Array, ...]:
-    """The indices of elements that are not zero, one array per axis. Outside jit only.
-
-    >>> import tetrad as td
-    >>> td.nonzero(td.asarray([0, 7, 0, 8]))
-    (Array([1, 3], int64),)
-    """
-    x = borrowed(x)
-    if isinstance(x, TracedArray):
-        message = "nonzero: how many elements are not zero is only known when the program runs"
-        fail(
-            TraceError, message, "use td.where(mask, x, other), or count them with td.count_nonzero"
-        )
-    return tuple(Array.from_numpy(i.astype(np.int64)) for i in np.nonzero(x.elements))
-
-
-def diff(
-    x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
-) -> Array:
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Array:
     """Differences of neighbours along an axis, n times over; of what is put before and after as
     well.
 
@@ -358,7 +443,7 @@ def diff(
     >>> td.diff(td.asarray([1, 4, 9]))
     Array([3, 5], int32)
     """
-    result = as_array(x)
+    result = as_array(a)
     at = axis_of("diff", axis, result.ndim)
     if not isinstance(n, int | np.integer) or n < 0:
         fail(ShapeError, f"diff: n is how often, an int of at least 0, got {n!r}")
@@ -374,14 +459,16 @@ def diff(
         sizes = tuple(m - 1 if i == at else m for i, m in enumerate(result.shape))
         one = tuple(int(i == at) for i in range(result.ndim))
         result = _apply(
-            "subtract", sliced(result, one, sizes, step), sliced(result, zero, sizes, step)
+            "not_equal" if result.dtype is bool_ else "subtract",
+            sliced(result, one, sizes, step),
+            sliced(result, zero, sizes, step),
         )
     return result
 
 
 def _beside(part: Any, x: Array, axis: int) -> Array:
     """What stands beside x along an axis; a number is one for each line."""
-    given = convert(part, x.dtype) if type(part) in WEAK else as_array(part)
+    given = convert(part, x.dtype) if type(part) in PYTHON_NUMBERS else as_array(part)
     if given.ndim:
         return given
     return expand(given, tuple(1 if i == axis else n for i, n in enumerate(x.shape)))

@@ -15,6 +15,8 @@ from tetrad.core.dtypes import (
     bool_,
     c64,
     c128,
+    default_float,
+    default_int,
     f32,
     f64,
     i8,
@@ -142,7 +144,13 @@ class NamespaceInfo:
 
     def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         check_device("__array_namespace_info__", device)
-        return {"real floating": f32, "complex floating": c64, "integral": i32, "indexing": i64}
+        real, integer = default_float(), default_int()
+        return {
+            "real floating": real,
+            "complex floating": real.complex,
+            "integral": integer,
+            "indexing": integer,
+        }
 
     def dtypes(self, *, device: str | None = None, kind: Any = None) -> dict[str, DType]:
         check_device("__array_namespace_info__", device)

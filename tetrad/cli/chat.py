@@ -25,6 +25,7 @@ from tetrad.cli.hints import in_options
 from tetrad.cli.options import (
     ModelCommand,
     as_text,
+    draft_options,
     escaping,
     load_options,
     model_options,
@@ -72,6 +73,7 @@ class ChatCommand(GroupedHelp, ModelCommand):
 @server_options
 @override_options
 @load_options
+@draft_options
 @sampling_options
 def chat(model: str | None, **given: Any) -> None:
     """Talk with MODEL, the small SmolLM2 if none is named. /help lists what can be said besides."""

@@ -34,7 +34,8 @@ GROUPS = {  # title: names of options, in order
         "rope_freq_scale", "rope_freq_base", "yarn_orig_ctx", "yarn_ext_factor",
         "yarn_attn_factor", "yarn_beta_fast", "yarn_beta_slow",
     ),
-    "Speed": ("threads", "threads_batch", "batch", "ubatch", "speculate", "spec_type"),
+    "Speed": ("threads", "threads_batch", "batch", "ubatch", "speculate", "spec_type",
+              "draft_file", "draft_repo", "draft_min", "draft_p_min"),
     "Output": (
         "verbose", "wordwrap", "display_prompt", "verbose_prompt", "warmup", "help",
     ),

@@ -29,19 +29,15 @@ from tetrad.core.record import record
 from tetrad.hub.describe import CACHE_BITS
 from tetrad.hub.pull import at_path, held_path, local, pull, unknown
 from tetrad.hub.reference import SMALL, Means, ModelRef, is_url, resolve
-from tetrad.models.decoding.settings import RULES, Count
+from tetrad.models.decoding.settings import RULES, WHOLE, Count, Guesses
 
 READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
 PARSING = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 JOINED = re.compile(r"(-[a-zA-Z]+)([+-]?\d+(?:\.\d+)?)")  # -n3, -t2, -n-1
-ADAPTERS, DRAFTS = (
-    "adapters are not supported",
-    "draft models are not supported; --speculate N guesses without one",
-)
+ADAPTERS = "adapters are not supported"
 NOT_HERE = {  # options of llama.cpp that cannot be left out of account
-    "--lora": ADAPTERS, "--lora-scaled": ADAPTERS, "--control-vector": ADAPTERS, "-md": DRAFTS,
-    "--model-draft": DRAFTS,
-    "-hfd": DRAFTS, "--hf-repo-draft": DRAFTS, "-mm": "models of images are not supported",
+    "--lora": ADAPTERS, "--lora-scaled": ADAPTERS, "--control-vector": ADAPTERS,
+    "-mm": "models of images are not supported",
     "--mmproj": "models of images are not supported",
     "--image": "models of images are not supported",
 }  # fmt: skip
@@ -174,10 +170,31 @@ model_options = together(
 )  # fmt: skip
 
 
+draft_options = together(
+    option("-md", "--model-draft", "draft_file", default=None, metavar="FILE",
+    help="A small model of the same vocabulary that guesses; same output."),
+    option("-hfd", "-hfrd", "--hf-repo-draft", "draft_repo", default=None,
+    metavar="ORG/REPO[:QUANT]", help="The same, on Hugging Face."),
+)  # fmt: skip
+
+
 def model_path(word: str | None, given: dict[str, Any], *, force: bool = False) -> Path:
     """The file that MODEL, -m or -hf mean; fetched if it is not there, which is said. MODEL wins
     over variables."""
-    wanted = wanted_model(word, given)
+    return there(wanted_model(word, given), force)
+
+
+def draft_path(given: dict[str, Any]) -> Path | None:
+    """The file that -md or -hfd mean."""
+    file, repo = given.pop("draft_file"), given.pop("draft_repo")
+    if file and repo:
+        raise click.UsageError(f"which draft model: -md {file}, or -hfd {repo}? Name one")
+    if not (name := file or repo):
+        return None
+    return there(wanted_name(name, flag="-hfd" if repo else "", offline=given["offline"]))
+
+
+def there(wanted: WantedModel, force: bool = False) -> Path:
     if wanted.path is not None:
         return wanted.path
     name = wanted.ref.word
@@ -213,12 +230,19 @@ def wanted_model(word: str | None, given: dict[str, Any]) -> WantedModel:
     repo_file, offline = given["repo_file"], given["offline"]
     for key in ("file", "repo", "repo_file", "offline"):
         del given[key]
-    ref = resolve(name)
     if by_path and not is_url(name):
-        return WantedModel(ref, at_path(name))
-    if by_repo and ref.means is not Means.REPO:
-        raise HubError(f"-hf {name}: expected org/repo or org/repo:QUANT")
-    path = None if repo_file else held_path(ref) if by_repo else local(name)
+        return WantedModel(resolve(name), at_path(name))
+    return wanted_name(name, flag="-hf" if by_repo else "", offline=offline, repo_file=repo_file)
+
+
+def wanted_name(
+    name: str, *, flag: str, offline: bool, repo_file: str | None = None
+) -> WantedModel:
+    """`flag` is the option that means a repository and nothing else, if it was one."""
+    ref = resolve(name)
+    if flag and ref.means is not Means.REPO:
+        raise HubError(f"{flag} {name}: expected org/repo or org/repo:QUANT")
+    path = None if repo_file else held_path(ref) if flag else local(name)
     if path is None and not ref.can_be_fetched:
         raise unknown(name)
     if path is None and offline:
@@ -349,7 +373,7 @@ def set_threads(threads: int) -> None:
 MANY = {"multiple": True, "show_default": False}
 
 
-def whole_numbers(rule: Count) -> click.IntRange:
+def whole_numbers(rule: Count | Guesses) -> click.IntRange:
     return click.IntRange(rule.least, None if math.isinf(rule.most) else int(rule.most))
 
 
@@ -357,10 +381,20 @@ def setting(name: str, *spellings: str, help: str, **others: Any) -> Callable[[F
     """The option for a setting of `generate`: its type, range and default are those of the
     setting."""
     rule = RULES[name]
-    kind = whole_numbers(rule) if isinstance(rule, Count) else float
+    kind = whole_numbers(rule) if isinstance(rule, WHOLE) else float
     return option(*spellings, name, help=help, **{"type": kind, "default": rule.default, **others})
 
 
+guess_options = together(
+    setting("speculate", "--speculate", "--spec-draft-n-max", "--draft-max", "--draft", "--draft-n",
+            help="Guess so many tokens ahead; same output."),
+    option("--spec-type", default="none", metavar="none|ngram-...",
+    help="ngram: as --speculate, which guesses so."),
+    setting("draft_min", "--draft-min", "--draft-n-min", "--spec-draft-n-min",
+    help="With -md: guesses of fewer tokens are not used."),
+    setting("draft_p_min", "--draft-p-min", "--spec-draft-p-min",
+    help="With -md: how likely a token must be to be guessed."),
+)  # fmt: skip
 sampling_options = together(
     option("-n", "--predict", "--n-predict", type=click.IntRange(-2), default=-1,
     help="Tokens to write; -1: any."),
@@ -412,23 +446,19 @@ sampling_options = together(
     option("--context-shift/--no-context-shift", "shift", default=False,
     help="When it is full, forget the oldest."),
     setting("keep", "--keep", help="Tokens of the prompt it keeps then; -1: all."),
-    setting("speculate", "--speculate", "--spec-draft-n-max", "--draft-max", "--draft", "--draft-n",
-            help="Guess so many tokens ahead; same output."),
-    option("--spec-type", default="none", metavar="none|ngram-...",
-    help="ngram: as --speculate, which guesses so."),
+    guess_options,
 )  # fmt: skip
 
 # options whose values are not those of the settings of that name
 SPELT_OTHERWISE = ("seed", "stop", "grammar", "reasoning_budget")
 
 
-def sampling_settings(given: dict[str, Any]) -> dict[str, Any]:
+def sampling_settings(given: dict[str, Any], *, drafts: bool = False) -> dict[str, Any]:
     """What `Model.generate` takes."""
     predict, seed = given.pop("predict"), given.pop("seed")
-    settings = {
+    settings = guess_settings(given, drafts) | {
         name: given.pop(name) for name in RULES if name in given and name not in SPELT_OTHERWISE
     }
-    settings["speculate"] = speculation(given.pop("spec_type"), settings["speculate"])
     if breakers := given.pop("breakers"):
         settings["dry_sequence_breakers"] = (
             () if breakers == ("none",) else tuple(map(unescaped, breakers))
@@ -465,13 +495,21 @@ def recommended(settings: dict[str, Any], offered: Mapping[str, Any]) -> dict[st
 GUESSES = 8  # tokens ahead, where speculation is asked for without a number
 
 
+def guess_settings(given: dict[str, Any], drafts: bool) -> dict[str, Any]:
+    """How far to guess: by a draft model where there is one, else from the text so far."""
+    count = speculation(given.pop("spec_type"), given.pop("speculate"))
+    most = {"speculate": 0, "draft_max": count or RULES["draft_max"].default}
+    bounds = {name: given.pop(name) for name in ("draft_min", "draft_p_min")}
+    return bounds | (most if drafts else {"speculate": count})
+
+
 def speculation(kind: str, count: int) -> int:
     """Tokens to guess: every kind of n-gram means the tokens of the text so far."""
     if kind == "none":
         return count
     if not kind.startswith("ngram"):
         raise click.UsageError(
-            f"--spec-type {kind}: known are none and ngram-...: there are no draft models here"
+            f"--spec-type {kind}: known are none and ngram-...; -md FILE names a draft model"
         )
     return count or GUESSES
 

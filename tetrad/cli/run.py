@@ -23,6 +23,7 @@ from tetrad.cli.completion import complete_models
 from tetrad.cli.console import note, say
 from tetrad.cli.options import (
     READABLE,
+    draft_options,
     escaping,
     load_options,
     model_options,
@@ -109,6 +110,7 @@ def words_before(
 @server_options
 @override_options
 @load_options
+@draft_options
 @sampling_options
 def run(words: tuple[str, ...], **given: Any) -> None:
     """Answer PROMPT with MODEL, streaming. Piped text is the prompt, or follows it, unless -p or -f

@@ -17,6 +17,10 @@ from tetrad.cli.console import note, say
 from tetrad.cli.options import (
     READABLE,
     ModelCommand,
+    draft_options,
+    draft_path,
+    guess_options,
+    guess_settings,
     load_settings,
     loading_options,
     model_options,
@@ -110,6 +114,8 @@ serve_options = together(
 @model_options
 @override_options
 @loading_options
+@draft_options
+@guess_options
 @machine_options
 def serve(models: tuple[str, ...], **given: Any) -> None:
     """Serve MODEL, or several side by side, over HTTP: the API of OpenAI, and a page at /.
@@ -120,9 +126,14 @@ def serve(models: tuple[str, ...], **given: Any) -> None:
     extra("msgspec", "tetrad serve", EXTRA)
     overrides, variables = overriding(given)
     places = chosen_places(models, given)
+    draft = draft_path(given)
+    if draft is not None and len(places) > 1:
+        raise click.UsageError(f"-md {draft}: it guesses for one model, there are {len(places)}")
     how = load_settings(given) | {"slots": given.pop("slots"), "overrides": overrides}
+    guesses = guess_settings(given, draft is not None)
     for place in places:
-        place.settings.update(how)
+        place.settings.update(how if draft is None else how | {"draft": draft})
+        place.defaults.update(guesses)
     click.get_current_context().exit(asyncio.run(run(places, variables, given)))
 
 
@@ -153,7 +164,7 @@ def place_of(word: str | None, path: Path) -> ModelPlace:
 
 def place_at(name: str, path: Path, aliases: tuple[str, ...]) -> ModelPlace:
     made: ModelPlace = lazy.module("tetrad.serve.store").ModelPlace(
-        name, path, aliases, {}, int(path.stat().st_mtime)
+        name, path, aliases, {}, {}, int(path.stat().st_mtime)
     )
     return made
 

@@ -7,13 +7,21 @@ kind, time and model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tetrad.models.decoding.generation import Completion, Logprob, Piece
+from tetrad.text.tools.events import (
+    AnswerEvent,
+    CallArguments,
+    CallBegins,
+    ReasoningDelta,
+    TextDelta,
+)
 
 if TYPE_CHECKING:
     from tetrad.text.tokenizer import Tokenizer
+    from tetrad.text.tools import AnswerParser
 
 Json = dict[str, Any]
 
@@ -86,44 +94,67 @@ def top_named(tokenizer: Tokenizer, choice: Logprob, count: int) -> dict[str, fl
 # -- chat ------------------------------------------------------------------------------------------
 
 
-def chat_completion(
-    head: Json, done: Completion, table: Json | None, tool: Mapping[str, Any] | None
-) -> Json:
-    """The answer, or with a `tool` that had to be called the arguments of the call."""
+def chat_completion(head: Json, done: Completion, table: Json | None, tools: bool) -> Json:
+    """The answer. Where `tools` could be called, reasoning and calls stand apart."""
     said: Json = {"content": done.text}
-    if tool is not None:
-        call = tool_call(head, tool, done.text)
-        # the first: its older name
-        said = {"content": None, "function_call": call["function"], "tool_calls": [call]}
-    reason = done.finish_reason if tool is None else "tool_calls"
+    calls = [call_of(call.id, call.name, call.arguments) for call in done.tool_calls]
+    if tools:
+        said = {"content": done.content}
+        if done.reasoning:
+            said["reasoning_content"] = done.reasoning
+    if calls:  # the first by its older name, too
+        said |= {"content": done.content or None, "tool_calls": calls}
+        said["function_call"] = calls[0]["function"]
     choice = {
         "index": 0,
         "message": {"role": "assistant", **said},
         "logprobs": table,
-        "finish_reason": reason,
+        "finish_reason": "tool_calls" if calls else done.finish_reason,
     }
     return head | {"choices": [choice], "usage": usage(done)}
 
 
 def chat_chunks(
-    tokenizer: Tokenizer, head: Json, pieces: Iterable[Piece], tool: Mapping[str, Any] | None
+    tokenizer: Tokenizer, head: Json, pieces: Iterable[Piece], parser: AnswerParser | None
 ) -> Iterator[Json]:
+    """The answer chunk by chunk. A `parser` takes reasoning and calls apart; without one all is
+    text."""
+
     def chunk(delta: Json, reason: str | None = None, table: Json | None = None) -> Json:
         return head | {
             "choices": [{"index": 0, "delta": delta, "logprobs": table, "finish_reason": reason}]
         }
 
     yield chunk({"role": "assistant"})
-    if tool is not None:
-        yield chunk({"tool_calls": [{"index": 0, **tool_call(head, tool, "")}]})
+    has_called = False
     for piece in pieces:
         chances = piece_logprobs(piece)
         table = chat_logprobs(tokenizer, chances) if chances else None
-        if piece.text or table:
-            more = {"tool_calls": [{"index": 0, "function": {"arguments": piece.text}}]}
-            yield chunk({"content": piece.text} if tool is None else more, table=table)
+        for event in events_of(piece, parser) or ([TextDelta("")] if table else []):
+            has_called |= isinstance(event, CallBegins)
+            yield chunk(delta_of(event), table=table)
+            table = None
         if piece.completion is not None:
-            yield chunk({}, piece.completion.finish_reason if tool is None else "tool_calls")
+            yield chunk({}, "tool_calls" if has_called else piece.completion.finish_reason)
+
+
+def events_of(piece: Piece, parser: AnswerParser | None) -> list[AnswerEvent]:
+    if parser is None:
+        return [TextDelta(piece.text)] if piece.text else []
+    return parser.feed(piece.text) + (parser.finish() if piece.completion is not None else [])
+
+
+def delta_of(event: AnswerEvent) -> Json:
+    match event:
+        case TextDelta(text):
+            return {"content": text}
+        case ReasoningDelta(text):
+            return {"reasoning_content": text}
+        case CallBegins(index, name_of_call, name):
+            return {"tool_calls": [{"index": index, **call_of(name_of_call, name, "")}]}
+        case CallArguments(index, text):
+            more = {"index": index, "type": "function", "function": {"arguments": text}}
+            return {"tool_calls": [more]}
 
 
 def chat_logprobs(tokenizer: Tokenizer, choices: Sequence[Logprob]) -> Json:
@@ -139,6 +170,6 @@ def chat_logprobs(tokenizer: Tokenizer, choices: Sequence[Logprob]) -> Json:
     return {"content": content, "refusal": None}
 
 
-def tool_call(head: Json, tool: Mapping[str, Any], arguments: str) -> Json:
-    called = {"name": tool["name"], "arguments": arguments}
-    return {"id": f"call__0_{tool['name']}_{head['id']}", "type": "function", "function": called}
+def call_of(name_of_call: str, name: str, arguments: str) -> Json:
+    called = {"name": name, "arguments": arguments}
+    return {"id": name_of_call, "type": "function", "function": called}

@@ -2,14 +2,16 @@
 which are refused.
 
 Receives what a program passed, returns it as this package takes it. Nothing is ignored in silence:
-what changes nothing here is a warning, what cannot be done an error.
+what changes nothing here, or is no argument there either, is a warning, what cannot be done an
+error.
 """
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -133,18 +135,16 @@ WITHOUT_EFFECT: dict[str, tuple[Any, str]] = {
     "files are always mapped"),
     "use_mlock": (False, "the system decides what stays in memory"), "numa": (False,
     "threads are not bound to nodes"),
-    "swa_full": (None, "every layer keeps all positions"),
+    "device": (None, CPU), "swa_full": (None, "every layer keeps all positions"),
 }  # fmt: skip
 # Those of which no value changes anything, or the result says it all.
 QUIET = frozenset({
     "n_batch", "n_ubatch", "n_threads_batch", "flash_attn", "no_perf", "verbose", "attention_type",
-    "spm_infill",
+    "spm_infill", "vocab_only", "f16_kv", "n_parts",
 })  # fmt: skip
 # Those that would change something, were they followed; at these values they do not.
 LOADING: dict[str, tuple[Any, ...]] = {
-    "vocab_only": (False,), "lora_base": (None,), "lora_scale": (1.0,), "lora_path": (None,),
-    "chat_handler": (None,),
-    "tokenizer": (None,),
+    "lora_base": (None,), "lora_scale": (1.0,), "lora_path": (None,), "tokenizer": (None,),
 }  # fmt: skip
 # Words of JSON schemas: values that are no schemas; schemas by names; what says whether an object
 # is open.
@@ -159,6 +159,14 @@ OPENNESS = frozenset({
 })  # fmt: skip
 
 
+# Those that `Llama` has by name.
+OWN = frozenset({
+    "model_path", "kv_overrides", "seed", "n_ctx", "n_threads", "pooling_type", "logits_all",
+    "embedding", "last_n_tokens_size", "chat_format", "chat_handler", "draft_model", "type_k",
+    "type_v",
+})  # fmt: skip
+
+
 def take_loading(given: dict[str, Any]) -> None:
     """Arguments of `Llama` that this package does not have."""
     for name in [name for name in given if name in QUIET]:
@@ -167,7 +175,24 @@ def take_loading(given: dict[str, Any]) -> None:
         value, (quiet, why) = given.pop(name), WITHOUT_EFFECT[name]
         if value != quiet:
             warnings.warn(f"Llama: {name}={value!r} has no effect: {why}", stacklevel=3)
+    for name in [name for name in given if name not in LOADING]:
+        close = difflib.get_close_matches(name, {*QUIET, *WITHOUT_EFFECT, *ROPE, *LOADING, *OWN}, 1)
+        said = f"; did you mean {close[0]}?" if close else ""
+        value = given.pop(name)
+        warnings.warn(f"Llama: {name}={value!r} is no argument of it{said}", stacklevel=3)
     refuse("Llama", given, LOADING)
+
+
+def guesses_of(draft_model: Any) -> Any:
+    """`draft_model` as the setting `speculate`: a function of the tokens so far."""
+    if draft_model is None:
+        return 0
+    if isinstance(draft_model, type) or not callable(draft_model):
+        raise UnsupportedError(
+            f"Llama: draft_model={draft_model!r}",
+            hint="LlamaPromptLookupDecoding(), or another LlamaDraftModel",
+        )
+    return draft_model
 
 
 def refuse(what: str, given: Mapping[str, Any], neutral: Mapping[str, tuple[Any, ...]]) -> None:
@@ -212,15 +237,16 @@ def rope_overrides(given: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def template_override(name: str | None) -> dict[str, str]:
-    """`chat_format`: None is the model's own template."""
-    if name in (None, "chat_template.default"):
+def template_override(name: str | None, known: Collection[str] = ()) -> dict[str, str]:
+    """`chat_format`: None is the model's own template, and so is what programs have `known`, which
+    comes in its place later."""
+    if name in (None, "chat_template.default") or name in known:
         return {}
     if ALIASES.get(str(name), name) not in NAMED:
-        known = ", ".join(sorted({*NAMED, *ALIASES}))
+        names = ", ".join(sorted({*NAMED, *ALIASES, *known}))
         raise UnsupportedError(
             f"Llama: chat_format={name!r} is not supported",
-            hint=f"leave it out for the model's own, or one of {known}",
+            hint=f"leave it out for the model's own, or one of {names}",
         )
     return {"tokenizer.chat_template": named_template(str(name))}
 
@@ -323,27 +349,11 @@ def as_tools(functions: Any, function_call: Any, tools: Any, tool_choice: Any) -
         tools = [{"type": "function", "function": function} for function in functions]
     if isinstance(function_call, Mapping):
         return tools, {"type": "function", "function": function_call}
-    return tools, tool_choice if function_call is None else function_call
+    return tools, named_choice(tools, tool_choice if function_call is None else function_call)
 
 
-def chosen_tool(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Mapping[str, Any] | None:
-    """The function of the tool that must be called; None where the model is free."""
-    if choice in (None, "none", "auto"):
-        return None
-    name = choice.get("function", {}).get("name") if isinstance(choice, Mapping) else None
-    functions = [tool.get("function", {}) for tool in tools or ()]
-    if choice == "required" and len(functions) == 1:  # of several, the model would have to choose
-        name = functions[0].get("name")
-    if name is None or not any(function.get("name") == name for function in functions):
-        known = ", ".join(repr(function.get("name")) for function in functions)
-        raise SettingError(
-            "tool_choice",
-            'None, "none", "auto", "required" with one tool, or {"type": "function", "function": '
-            '{"name": ...}}',
-            choice,
-            hint=f"tools: {known or 'none were given'}",
-        )
-    chosen: Mapping[str, Any] = next(
-        function for function in functions if function.get("name") == name
-    )
-    return chosen
+def named_choice(tools: Sequence[Mapping[str, Any]] | None, choice: Any) -> Any:
+    """A choice that is the name of a tool, as some programs pass it, in the usual form."""
+    names = [tool.get("function", {}).get("name") for tool in tools or ()]
+    is_name = isinstance(choice, str) and choice in names
+    return {"type": "function", "function": {"name": choice}} if is_name else choice

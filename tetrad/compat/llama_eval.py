@@ -1,7 +1,7 @@
 """Compat, steps: one sequence token by token, with the methods of llama-cpp-python: eval, sample,
 generate, states.
 
-Receives tokens; returns logits and tokens. `compat.llama_cpp` has what makes whole answers.
+Receives tokens; returns logits and tokens. `compat.llama` has what makes whole answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tetrad.compat.arguments import (
     takes,
 )
 from tetrad.compat.llama_file import RANDOM_SEED, Opened
-from tetrad.compat.llama_types import LlamaState
+from tetrad.compat.states import LlamaState, common_length
 from tetrad.core.errors import SettingError
 from tetrad.models.decoding.sampling import RowChooser, Sampler
 from tetrad.models.decoding.settings import Processor, Settings, checked
@@ -92,7 +92,7 @@ class Steps(Opened):
             if idx is None
             else (self.scores[idx], self._tokens[: idx + 1])
         )
-        sampler = Sampler(settings, self.n_vocab(), tokens, self.n_ctx())
+        sampler = Sampler(settings, self.n_vocab(), (), self.n_ctx())  # a new one, as there
         sampler.index = len(tokens)  # every place has a draw of its own
         return self._chosen(
             sampler, as_processor("logits_processor", chosen["logits_processor"]), tokens, row
@@ -123,7 +123,7 @@ class Steps(Opened):
             self.reset()
         processor = as_processor("logits_processor", chosen["logits_processor"])
         stops = as_criterion(chosen["stopping_criteria"])
-        sampler = Sampler(settings, self.n_vocab(), [*self._tokens, *tokens], self.n_ctx())
+        sampler = Sampler(settings, self.n_vocab(), (), self.n_ctx())  # penalties count its answer
         pending = [int(token) for token in tokens]
         while True:
             self.eval(pending)
@@ -179,6 +179,4 @@ class Steps(Opened):
 
     @staticmethod
     def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:
-        return next(
-            (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-        )
+        return common_length(a, b)

@@ -2,7 +2,7 @@
 tokens.
 
 Receives the arguments of `Llama`; what has no meaning here is refused by name. `compat.llama_eval`
-and `compat.llama_cpp` build the rest of `Llama` on it.
+and `compat.llama` build the rest of `Llama` on it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ import numpy as np
 
 from tetrad.compat.arguments import (
     cache_kind,
+    guesses_of,
     refuse,
     rope_overrides,
     take_loading,
     template_override,
 )
-from tetrad.compat.llama_types import LlamaPromptLookupDecoding, LlamaRAMCache
-from tetrad.core.errors import SettingError, UnsupportedError
+from tetrad.compat.chat_formats import HANDLERS, Handler
+from tetrad.compat.states import BaseLlamaCache
+from tetrad.compat.tokenizers import LlamaTokenizer
+from tetrad.core.errors import SettingError
 from tetrad.core.limits import available_threads
 from tetrad.hub.pull import pull
 from tetrad.models.decoding.stream import Stream
@@ -51,7 +54,8 @@ class Opened:
         embedding: bool = False,
         last_n_tokens_size: int = 64,
         chat_format: str | None = None,
-        draft_model: LlamaPromptLookupDecoding | None = None,
+        chat_handler: Handler | None = None,
+        draft_model: Callable[[np.ndarray], Any] | None = None,
         type_k: int | None = None,
         type_v: int | None = None,
         **others: Any,
@@ -62,25 +66,22 @@ class Opened:
             "n_threads": n_threads, "pooling_type": pooling_type, "logits_all": logits_all,
             "embedding": embedding,
             "last_n_tokens_size": last_n_tokens_size, "chat_format": chat_format,
-            "draft_model": draft_model,
+            "chat_handler": chat_handler, "draft_model": draft_model,
             "type_k": type_k, "type_v": type_v, **others,
         }  # fmt: skip
         self.verbose, self.draft_model, self.chat_handler = (
             others.get("verbose", True),
             draft_model,
-            None,
+            chat_handler,
         )
         rope = rope_overrides(others)
         take_loading(others)
-        if draft_model is not None and not hasattr(draft_model, "num_pred_tokens"):
-            raise UnsupportedError(
-                f"Llama: draft_model={draft_model!r}", hint="known: LlamaPromptLookupDecoding"
-            )
+        self._guesses = guesses_of(draft_model)
         if n_threads is not None and n_threads > 0:  # else what the machine has
             os.environ["TETRAD_THREADS"] = str(n_threads)
         if pooling_type > 0:
             rope["pooling_type"] = pooling_type
-        overrides = {**rope, **template_override(chat_format), **(kv_overrides or {})}
+        overrides = {**rope, **template_override(chat_format, HANDLERS), **(kv_overrides or {})}
         self.model_path, self.embedding, self.last_n_tokens_size = (
             os.fspath(model_path),
             embedding,
@@ -90,14 +91,13 @@ class Opened:
             self.model_path, context=n_ctx, kv=cache_kind(type_k, type_v), overrides=overrides
         )
         self.seed, self.chat_format = seed, chat_format or "chat_template.default"
-        self._drafts = 0 if draft_model is None else min(draft_model.num_pred_tokens, 64)
         self._keeps_all = logits_all
         self.n_threads = self.n_threads_batch = available_threads()
         self.n_batch = min(self.n_ctx(), self._given.get("n_batch", 512))
         self.context_params = SimpleNamespace(
             **self._given | {"n_ctx": self.n_ctx(), "n_batch": self.n_batch}
         )
-        self.cache: LlamaRAMCache | None = None
+        self.cache: BaseLlamaCache | None = None
         # being read, and by which threads
         self._streams: WeakKeyDictionary[Stream, int] = WeakKeyDictionary()
         self._tokens: list[int] = []  # that `eval` was given
@@ -165,7 +165,7 @@ class Opened:
             if not stream.is_running:  # else a function of its logits has called
                 stream.close()
 
-    def set_cache(self, cache: LlamaRAMCache | None) -> None:
+    def set_cache(self, cache: BaseLlamaCache | None) -> None:
         """Prompts that begin alike are evaluated once in any case."""
         self.cache = cache
         if cache is not None:
@@ -232,24 +232,3 @@ class Opened:
 
     def tokenizer(self) -> LlamaTokenizer:
         return LlamaTokenizer(self)
-
-
-class LlamaTokenizer:
-    """The tokeniser of a `Llama` alone."""
-
-    def __init__(self, llama: Opened) -> None:
-        self.llama = llama
-
-    def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> list[int]:
-        return self.llama.tokenize(text, add_bos, special)
-
-    def detokenize(
-        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
-    ) -> bytes:
-        return self.llama.detokenize(tokens, prev_tokens, special)
-
-    def encode(self, text: str, add_bos: bool = True, special: bool = True) -> list[int]:
-        return self.tokenize(text.encode("utf-8", errors="ignore"), add_bos, special)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        return self.detokenize(tokens).decode("utf-8", errors="ignore")

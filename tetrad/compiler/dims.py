@@ -25,14 +25,14 @@ def spread_dims(
 ) -> list[Marks]:
     """One {axis: Dim} (or None) per leaf, from a tuple per positional argument or a dict by
     argument name."""
-    positional, keyword = arguments.tree.children
+    positional, keyword = arguments.tree.parts
     marks: list[Marks] = []
     keys: Any = keyword.data
     owners: list[tuple[str, int | None]] = [
         (argument_name(parameters, i), i) for i in arguments.positions
     ]
     owners += [(key, None) for key in keys]
-    for (key, i), child in zip(owners, (*positional.children, *keyword.children), strict=True):
+    for (key, i), child in zip(owners, (*positional.parts, *keyword.parts), strict=True):
         marks.extend(spread(prefix_of(dims, key, i), child, name))
     return marks
 
@@ -59,14 +59,14 @@ def spread(prefix: Any, tree: TreeDef, name: str) -> list[Marks]:
     children = (
         [prefix.get(key) for key in keys or ()] if isinstance(prefix, Mapping) else list(prefix)
     )
-    if len(children) != len(tree.children):
+    if len(children) != len(tree.parts):
         fail(
             ShapeError,
-            f"{name}: dims has {len(children)} entries for a container of {len(tree.children)}",
+            f"{name}: dims has {len(children)} entries for a container of {len(tree.parts)}",
         )
     return [
         mark
-        for child, sub in zip(children, tree.children, strict=True)
+        for child, sub in zip(children, tree.parts, strict=True)
         for mark in spread(child, sub, name)
     ]
 

@@ -14,7 +14,7 @@ import sys
 import types
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -22,15 +22,18 @@ from tetrad.backends import backend_named
 from tetrad.compiler.dims import bind_sizes, check_names, mark, spread_dims
 from tetrad.core import lazy
 from tetrad.core.backend import Backend
+from tetrad.core.config import LOCAL
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import object_lock
 from tetrad.core.record import record
 from tetrad.core.sizes import Named, SizeExpr, bind, dims_of
-from tetrad.core.tree import LEAF, TreeDef, unflatten
+from tetrad.core.tracebacks import cut
+from tetrad.core.tree import LEAF, TreeDef, take, tree_map
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import call, make_call, make_item
+from tetrad.graph.effects import has_effects
 from tetrad.graph.nested import innermost_first
 from tetrad.graph.nodes import Graph
 from tetrad.passes.inline_custom import INLINE_CUSTOM
@@ -45,9 +48,22 @@ from tetrad.tracing.array import (
     node_of,
 )
 from tetrad.tracing.context import current_trace, stack
-from tetrad.tracing.operands import dtype_holds, lent, scalar, wrap
+from tetrad.tracing.effects import note
+from tetrad.tracing.operands import dtype_holds, lent, number_of, scalar, wrap
 from tetrad.tracing.signature import Arguments, chosen, signature_of
-from tetrad.tracing.trace import WIDE, ArgumentKind, Spec, Traced, kinds_of, trace_function
+from tetrad.tracing.switches import checked_values, jit_is_disabled
+from tetrad.tracing.trace import (
+    WIDE,
+    ArgumentKind,
+    Spec,
+    Traced,
+    kinds_of,
+    output_of,
+    trace_function,
+)
+
+if TYPE_CHECKING:
+    from tetrad.compiler.stages import LoweredCall, TracedCall
 
 # to the storage of an array that only this call can reach: array, list of storages, getrefcount
 OWN_REFERENCES = 3
@@ -121,7 +137,7 @@ class Jitted:
         self._programs: dict[Hashable, Specialisation] = {}
         self._traces: dict[Hashable, Traced] = {}
         self._bounds: dict[Hashable, Bound] = {}
-        # the same for plain arrays, by the ids of their types
+        # the same for plain arrays, by the settings and the ids of their types
         self._fast: dict[tuple[int, ...], Bound] = {}
         self._lock = object_lock()
 
@@ -132,24 +148,29 @@ class Jitted:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # The short way: positional arrays whose types were seen before. Types are interned, so ids
         # stand for them.
-        if kwargs or stack.traces:
-            return self._call(args, kwargs)
         try:
-            bound = self._fast.get(tuple([id(x.type) for x in args]))
-        except AttributeError:  # not all are our arrays
-            args = tuple([wrap(x) if type(x) is np.ndarray else x for x in args])
-            bound = self._fast.get(tuple([id(x.type) if type(x) is Array else 0 for x in args]))
-        if bound is None:
-            return self._call(args, kwargs)
-        from_numpy = self.engine.from_numpy
-        try:
-            given = [x._storage or x.storage(from_numpy) for x in args]
-        except AttributeError:  # something else that has a type, such as a Spec
-            return self._call(args, kwargs)
-        storages = bound.run(given, bound.dims)
-        if bound.single is not None:
-            return Array.from_storage(bound.single, storages[0])
-        return _returned(bound, storages)
+            if kwargs or stack.traces:
+                return self._call(args, kwargs)
+            try:
+                bound = self._fast.get((LOCAL.view.key, *[id(x.type) for x in args]))
+            except AttributeError:  # not all are our arrays
+                args = tuple([wrap(x) if type(x) is np.ndarray else x for x in args])
+                types = [id(x.type) if type(x) is Array else 0 for x in args]
+                bound = self._fast.get((LOCAL.view.key, *types))
+            if bound is None:
+                return self._call(args, kwargs)
+            from_numpy = self.engine.from_numpy
+            try:
+                given = [x._storage or x.storage(from_numpy) for x in args]
+            except AttributeError:  # something else that has a type, such as a Spec
+                return self._call(args, kwargs)
+            storages = bound.run(given, bound.dims)
+            if bound.single is not None:
+                return Array.from_storage(bound.single, storages[0])
+            return _returned(bound, storages)
+        except BaseException as error:
+            error.__traceback__ = cut(error)
+            raise  # which adds no frame
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -161,21 +182,44 @@ class Jitted:
     def __repr__(self) -> str:
         return f"<jitted {self.signature.name}, compiled {self.compiles} times>"
 
-    def trace(self, *args: Any, **kwargs: Any) -> Graph:
-        """The graph that a call with these arguments (arrays or `Spec`) compiles."""
+    def trace(self, *args: Any, **kwargs: Any) -> TracedCall:
+        """A call with these arguments (arrays or `Spec`s) as a graph: `.graph`, `.out_info`, and
+        `.lower()` for what follows."""
         arguments = self.signature.arguments(args, kwargs)
-        return self._trace(
-            arguments, self._symbolic(arguments, kinds_of(self.signature, arguments))
-        ).graph
+        kinds = kinds_of(self.signature, arguments)
+        traced = self._trace(arguments, self._symbolic(arguments, kinds))
+        stages = lazy.module("tetrad.compiler.stages")
+        return stages.TracedCall(self, arguments, kinds, traced)  # type: ignore[no-any-return]
+
+    def lower(self, *args: Any, **kwargs: Any) -> LoweredCall:
+        """A call with these arguments (arrays or `Spec`s), ready for `.compile()`.
+
+        >>> import tetrad as td
+        >>> compiled = td.jit(lambda x: x + 1).lower(td.Spec((2,))).compile()
+        >>> compiled(td.asarray([1.0, 2.0])), compiled.out_info
+        (Array([2., 3.], float32), Spec(f32[2]))
+        """
+        return self.trace(*args, **kwargs).lower()
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call returns, with a `Spec` in place of each array."""
+        return self.trace(*args, **kwargs).out_info
+
+    def clear_cache(self) -> None:
+        """Forget what was compiled in this process."""
+        for known in (self._programs, self._traces, self._bounds, self._fast):
+            known.clear()
 
     def bound(self, *args: Any) -> Bound:
         """The program for arguments of these types and sizes: its `run` takes storages, without
         asking again."""
-        return self._bind(self.signature.arguments(args, {}))
+        return self.bind(self.signature.arguments(args, {}))
 
     # one call
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if jit_is_disabled():
+            return self._uncompiled(args, kwargs)
         arguments = self.signature.arguments(args, kwargs)
         if stack.traces:
             arguments = self._opened(arguments)
@@ -185,15 +229,47 @@ class Jitted:
         if bound is None:
             arguments = self._opened(arguments)
             arrays, key = self._arrays(arguments)
-            bound = self._bounds.get(key) or self._bind(arguments)
+            bound = self._bounds.get(key) or self.bind(arguments)
             self._remember(key, bound, args, kwargs)
         self._check_numbers(arguments, bound.program)
+        if wanted := checked_values():
+            return self._run_checked(arguments, bound, wanted)
         from_numpy = self.engine.from_numpy
         storages = [x._storage or x.storage(from_numpy) for x in arrays]
         if bound.program.donated:
             ours = {i: arrays[i] is arguments.leaves[i] for i in bound.program.donated}
             storages = _given_up(arrays, ours, storages, self.engine)
         return _returned(bound, bound.run(storages, bound.dims))
+
+    def _uncompiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the function gives as it is written; arrays and numbers become arrays of ours."""
+        arguments = self.signature.arguments(args, kwargs)
+        kinds_of(self.signature, arguments)
+        given = [
+            wrap(np.asarray(x)) if isinstance(x, np.ndarray | np.generic) else x
+            for x in arguments.leaves
+        ]
+        positional, named = arguments.rebuild(given)
+        return tree_map(
+            lambda x: output_of(self.signature.name, x), self.function(*positional, **named)
+        )
+
+    def _run_checked(self, arguments: Arguments, bound: Bound, wanted: tuple[str, ...]) -> Any:
+        """The results, if none of them has a number that is an error now."""
+        arrays, _ = self._arrays(arguments)
+        views = [np.array(x.view) for x in arrays]  # some may be donated
+        storages = [x._storage or x.storage(self.engine.from_numpy) for x in arrays]
+        if bound.program.donated:
+            ours = {i: arrays[i] is arguments.leaves[i] for i in bound.program.donated}
+            storages = _given_up(arrays, ours, storages, self.engine)
+        made = bound.run(storages, bound.dims)
+        results = [Array.from_storage(k, s).view for k, s in zip(bound.outputs, made, strict=True)]
+        sizes = {dim.name: n for dim, n in zip(bound.program.dims, bound.dims, strict=True)}
+        names = self.signature.leaf_names(arguments)
+        lazy.module("tetrad.compiler.bad_values").check(
+            bound.program.graph, views, results, wanted, names, sizes
+        )
+        return _returned(bound, made)
 
     def _opened(self, arguments: Arguments) -> Arguments:
         """Numbers of low-bit weights among the arguments are handed over as their codes, unless
@@ -223,8 +299,10 @@ class Jitted:
         on."""
         arrays: list[Array] = []
         key: list[Any] = [arguments.key]
-        for leaf in arguments.leaves:
+        for i, leaf in enumerate(arguments.leaves):
             if type(leaf) is not Array:
+                if isinstance(leaf, np.generic):  # checked as the number it is, from now on
+                    leaf = arguments.leaves[i] = number_of(leaf)
                 key.append(type(leaf) if type(leaf) in WIDE else None)
                 leaf = self._concrete(leaf, arguments)
             arrays.append(leaf)
@@ -253,13 +331,20 @@ class Jitted:
             self._bounds.clear()
             self._fast.clear()
         self._bounds[key] = bound
-        plain = not kwargs and not bound.program.donated and not self.signature.has_static
+        plain = (
+            not checked_values()
+            and not kwargs
+            and not bound.program.donated
+            and not self.signature.has_static
+        )
         if plain and all(type(x) is Array for x in args):
-            self._fast[tuple([id(x.type) for x in args])] = bound
+            self._fast[LOCAL.view.key, *[id(x.type) for x in args]] = bound
 
     # one program per signature
 
-    def _program(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
+    def _program(
+        self, arguments: Arguments, kinds: tuple[ArgumentKind, ...], traced: Traced | None = None
+    ) -> Specialisation:
         symbolic = self._symbolic(arguments, kinds)
         key = (arguments.key, symbolic)
         found = self._programs.get(key)
@@ -267,17 +352,21 @@ class Jitted:
             return found
         with self._lock:  # a second thread waits for the first one's program
             if key not in self._programs:
-                self._programs[key] = self._compile(arguments, symbolic)
+                self._programs[key] = self._compile(arguments, symbolic, traced)
                 self.signatures.append(self._describe(arguments, symbolic))
             return self._programs[key]
 
-    def _compile(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
+    def _compile(
+        self, arguments: Arguments, kinds: tuple[ArgumentKind, ...], traced: Traced | None
+    ) -> Specialisation:
         with own_floats():
-            return self._compiled(arguments, kinds)
+            return self._compiled(arguments, kinds, traced)
 
-    def _compiled(self, arguments: Arguments, kinds: tuple[ArgumentKind, ...]) -> Specialisation:
+    def _compiled(
+        self, arguments: Arguments, kinds: tuple[ArgumentKind, ...], known: Traced | None
+    ) -> Specialisation:
         self.engine.prepare()
-        traced = self._trace(arguments, kinds)
+        traced = known or self._trace(arguments, kinds)
         dims = sorted(
             {d for kind in kinds for n in kind.type.shape for d in dims_of(n)}, key=lambda d: d.name
         )
@@ -302,16 +391,16 @@ class Jitted:
             )
 
     def _donated_leaves(self, arguments: Arguments) -> tuple[int, ...]:
-        positional, keyword = arguments.tree.children
+        positional, keyword = arguments.tree.parts
         keys: Any = keyword.data
         given = [p in self.donated[0] for p in arguments.positions] + [
             key in self.donated[1] for key in keys
         ]
-        children = (*positional.children, *keyword.children)
+        children = (*positional.parts, *keyword.parts)
         leaves = [
             is_given
             for is_given, child in zip(given, children, strict=True)
-            for _ in child.leaf_names()
+            for _ in range(child.num_leaves)
         ]
         return tuple(leaf for leaf, is_given in enumerate(leaves) if is_given)
 
@@ -340,10 +429,10 @@ class Jitted:
         check_names(made)
         return made
 
-    def _bind(self, arguments: Arguments) -> Bound:
-        """The program for these arguments, at their sizes."""
+    def bind(self, arguments: Arguments, traced: Traced | None = None) -> Bound:
+        """The program for these arguments, at their sizes; `traced`, if that was done before."""
         kinds = kinds_of(self.signature, arguments)
-        program = self._program(arguments, kinds)
+        program = self._program(arguments, kinds, traced)
         values: dict[str, int] = {}
         if program.dims:
             declared, actual = (
@@ -381,7 +470,8 @@ class Jitted:
         traced = self._traces.get(key)
         if traced is None:
             traced = self._trace(arguments, kinds)
-            if not any(isinstance(value, TracedArray) for value in traced.captured):
+            is_closed = not any(isinstance(value, TracedArray) for value in traced.captured)
+            if is_closed and not has_effects(traced.graph):
                 self._traces[key] = traced  # the next equal layer is not traced again
         outer = current_trace()
         if outer is None:
@@ -390,8 +480,9 @@ class Jitted:
             node_of(_operand(leaf, lent), outer) for leaf in (*arguments.leaves, *traced.captured)
         ]
         made = make_call(traced.graph, nodes)
+        note(outer, [made])
         results = [TracedArray.of(make_item(made, i), outer) for i in range(len(made.types))]
-        return unflatten(traced.tree, results)
+        return take(traced.tree, iter(results))  # a token may stand behind them
 
 
 def _returned(bound: Bound, storages: list[ArrayStorage]) -> Any:
@@ -399,16 +490,17 @@ def _returned(bound: Bound, storages: list[ArrayStorage]) -> Any:
         Array.from_storage(kind, storage)
         for kind, storage in zip(bound.outputs, storages, strict=True)
     ]
-    return unflatten(bound.program.tree, arrays)
+    return take(bound.program.tree, iter(arrays))  # a token may stand behind them
 
 
 def _operand(leaf: Any, over: Callable[[np.ndarray], Array] = wrap) -> Array:
     """An argument as an array, Python numbers at full precision; `over`: how one is made over
     memory of NumPy's."""
     if isinstance(leaf, TracedArray) and leaf.wide is not None:
-        return TracedArray.of(leaf.wide, leaf.trace)
+        return TracedArray.of(leaf.wide, leaf.home_trace)
     if isinstance(leaf, Array):
         return leaf
+    leaf = number_of(leaf) if isinstance(leaf, np.generic) else leaf
     return scalar(leaf, WIDE[type(leaf)]) if type(leaf) in WIDE else over(np.asarray(leaf))
 
 
@@ -505,6 +597,7 @@ def jit(
     donate_argnums: int | Sequence[int] = (),
     donate_argnames: str | Sequence[str] = (),
     dims: Any = None,
+    **elsewhere: Any,
 ) -> Any:
     """Compile a function of arrays. It is traced once per signature: dtypes, shapes, containers and
     static values.
@@ -514,6 +607,9 @@ def jit(
                                       used afterwards
     dims                              per argument {axis: Dim}: these axes may have any size, with
                                       one program for all
+    elsewhere                         what JAX takes besides: `keep_unused` and `inline` change no
+                                      result; `device`, `backend`, `in_shardings` and the like may
+                                      be None or say the processor
 
     >>> import tetrad as td
     >>> jit(lambda x: 2 * x + 1)(td.asarray([1.0, 2.0]))
@@ -523,6 +619,8 @@ def jit(
         "static_argnums": static_argnums, "static_argnames": static_argnames,
         "donate_argnums": donate_argnums, "donate_argnames": donate_argnames, "dims": dims,
     }  # fmt: skip
+    if elsewhere:
+        lazy.module("tetrad.compiler.stages").check_elsewhere(elsewhere)
     lazy.module("tetrad.compiler.program_cache")
     if function is None:
         return lambda wrapped: Jitted(wrapped, NATIVE, **settings)

@@ -24,6 +24,7 @@ from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.memory import Storage
 from tetrad.compiler.program_cache import load, note, type_from
 from tetrad.core import lazy, show
+from tetrad.core.config import standard
 from tetrad.core.floats import own_floats
 from tetrad.core.locks import object_lock
 from tetrad.core.record import record
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 MAKERS = (
     "", "arrays", "backends", "compiler", "core", "fft", "graph", "kernel", "linalg", "loopnest",
     "lower", "models",
-    "nn", "ops", "passes", "quant", "random", "schedule", "tracing", "transforms",
+    "nn", "ops", "passes", "quant", "random", "schedule", "solvers", "special", "stats", "tracing",
+    "transforms",
 )  # fmt: skip
 
 MOST_SIZES = 4096  # remembered by a function; more than that and the memory is dropped
@@ -124,7 +126,7 @@ class NamedFunction:
 
     def sized(self, *arguments: Array) -> Sized:
         """The program for arguments of these types."""
-        with own_floats():
+        with own_floats(), standard():  # the name says nothing of settings
             return self._sized(arguments)
 
     def _sized(self, arguments: Sequence[Array]) -> Sized:
@@ -219,7 +221,8 @@ def told(arrays: Sequence[Array]) -> str:
         place = first.setdefault(id(array), i)
         known = content(view)
         digest.update(
-            b"%s %r %d %d " % (kind.dtype.name.encode(), kind.shape, place, len(known)) + known
+            b"%s %r %d %d " % (kind.dtype.short_name.encode(), kind.shape, place, len(known))
+            + known
         )
     return digest.hexdigest()
 

@@ -189,7 +189,7 @@ def place_of(array: np.ndarray) -> tuple[int, int, tuple[int, ...], str]:
 def type_told(kind: ArrayType) -> list[Any]:
     """The name of the dtype, the sizes as they print, and the bounds of their Dims."""
     dims = {d.name: d.max for n in kind.shape for d in dims_of(n)}
-    return [kind.dtype.name, [str(n) for n in kind.shape], dims]
+    return [kind.dtype.short_name, [str(n) for n in kind.shape], dims]
 
 
 def type_from(dtype: str, shape: Sequence[str], bounds: Mapping[str, int]) -> ArrayType:

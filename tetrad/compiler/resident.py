@@ -33,7 +33,7 @@ class ResidentBuffer:
     def __init__(self, memory: Any, dtype: DType, count: int, backend: str) -> None:
         self.memory, self.dtype, self.count, self.backend = memory, dtype, count, backend
         self.nbytes = count * dtype.nbytes
-        key = (backend, dtype.name, count)
+        key = (backend, dtype.short_name, count)
         self.layout = LAYOUTS.setdefault(key, len(LAYOUTS))
 
     def read(self) -> Array:

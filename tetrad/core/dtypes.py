@@ -7,12 +7,15 @@ which dtype results when two meet.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from tetrad.core import lazy
-from tetrad.core.errors import DtypeError
+from tetrad.core.config import LOCAL, Setting, any_of, declare
+from tetrad.core.errors import DtypeError, SettingError
 from tetrad.core.record import record
 
 # By name; filled in on demand, because NumPy's bf16 is loaded late.
@@ -25,8 +28,8 @@ class DType:
     A DType also equals the NumPy dtype and the name of the same type, and has the hash of that
     NumPy dtype."""
 
-    name: str  # as the IR prints it: f32
-    long_name: str  # as the array API spells it: float32
+    short_name: str  # as the IR prints it: f32
+    name: str  # as NumPy and the array API spell it: float32
     kind: str  # f float, c complex, i signed, u unsigned, b bool, x index, q quantised in blocks
     bits: int
     storage_only: bool = False  # loaded, stored and cast, never computed with
@@ -45,12 +48,12 @@ class DType:
     @property
     def is_nibble(self) -> bool:
         """Is it an integer of four bits, two of them in a byte?"""
-        return self.name in ("uint4", "int4")
+        return self.short_name in ("uint4", "int4")
 
     @property
     def is_float8(self) -> bool:
         """Is it a float of eight bits, a byte to NumPy?"""
-        return self.name in FLOAT8_NAMES
+        return self.short_name in FLOAT8_NAMES
 
     @property
     def is_narrow(self) -> bool:
@@ -68,7 +71,7 @@ class DType:
     @property
     def real(self) -> DType:
         """The dtype of each part of a complex number; a dtype that is not complex is its own."""
-        return PARTS.get(self.name, self)
+        return PARTS.get(self.short_name, self)
 
     @property
     def complex(self) -> DType:
@@ -79,7 +82,7 @@ class DType:
     def computing(self) -> DType:
         """The dtype of arithmetic: storage types are widened before an op and rounded or wrapped
         after it."""
-        return COMPUTED_IN.get(self.name, self)
+        return COMPUTED_IN.get(self.short_name, self)
 
     @property
     def is_signed(self) -> bool:
@@ -93,25 +96,47 @@ class DType:
     def dtype(self) -> np.dtype:
         """NumPy reads this attribute where it expects a dtype, so `np.zeros(3, x.dtype)` works. For
         floats of eight bits it is that of ml_dtypes."""
-        return np.dtype(getattr(lazy.module("ml_dtypes"), self.name)) if self.is_float8 else self.np
+        if not self.is_float8:
+            return self.np
+        found: np.dtype = np.dtype(getattr(lazy.module("ml_dtypes"), self.short_name))
+        return found
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element, as NumPy's dtypes say it."""
+        return self.nbytes
+
+    @property
+    def type(self) -> builtins.type[np.generic]:
+        """NumPy's class of a scalar of this type."""
+        return self.dtype.type
+
+    @property
+    def char(self) -> str:
+        """NumPy's letter for this type."""
+        return self.dtype.char
+
+    def __call__(self, value: Any = 0, /) -> Any:
+        """An array of this type: `td.float32(3)`."""
+        return lazy.provided("methods of arrays").asarray(value, dtype=self)
 
     @property
     def np(self) -> np.dtype:
         """The NumPy dtype of the elements in memory; blocks of a quantised type are bytes."""
-        return NUMPY[u8.name if self.kind == "q" else self.name]
+        return NUMPY[u8.short_name if self.kind == "q" else self.short_name]
 
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is not DType and is_alike(self, other))
 
     def __hash__(self) -> int:
-        found = HASHES.get(self.name)
-        return HASHES.setdefault(self.name, hash(self.dtype)) if found is None else found
+        found = HASHES.get(self.short_name)
+        return HASHES.setdefault(self.short_name, hash(self.dtype)) if found is None else found
 
     def __repr__(self) -> str:
-        return self.name
+        return self.short_name
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (named, (self.name,))
+        return (named, (self.short_name,))
 
 
 f16 = DType("f16", "float16", "f", 16, storage_only=True)
@@ -150,7 +175,7 @@ class Numpy(dict[str, np.dtype]):
     when it is first needed."""
 
     def __missing__(self, name: str) -> np.dtype:
-        if name != bf16.name:
+        if name != bf16.short_name:
             raise KeyError(name)
         found: np.dtype = np.dtype(lazy.module("ml_dtypes").bfloat16)
         self[name] = found
@@ -159,7 +184,7 @@ class Numpy(dict[str, np.dtype]):
 
 
 NUMPY = Numpy(
-    {d.name: np.dtype("int64" if d is index else d.long_name) for d in DTYPES if d is not bf16}
+    {d.short_name: np.dtype("int64" if d is index else d.name) for d in DTYPES if d is not bf16}
 )
 PARTS = {"c64": f32, "c128": f64}  # by name, as the next
 COMPUTED_IN = {"f16": f32, "bf16": f32, "i8": i32, "i16": i32, "u16": u32}  # storage types
@@ -184,13 +209,115 @@ COMPILED_DTYPES: tuple[DType, ...] = (
 )
 
 NIBBLES = (u4, i4)
-HASHES |= {d.name: hash(d.name) for d in NIBBLES}
+HASHES |= {d.short_name: hash(d.short_name) for d in NIBBLES}
 _NAMED = (*DTYPES, *NIBBLES, *FLOAT8)
-_BY_NAME = {d.name: d for d in _NAMED} | {d.long_name: d for d in _NAMED}
-_BY_NUMPY = {NUMPY[d.name]: d for d in ARRAY_DTYPES if d is not bf16}
+_BY_NAME = {d.short_name: d for d in _NAMED} | {d.name: d for d in _NAMED}
+_BY_NUMPY = {NUMPY[d.short_name]: d for d in ARRAY_DTYPES if d is not bf16}
 # what declares more types, once a name is asked for that is none yet
 LATER: list[Callable[[], None]] = []
-_BY_PYTHON: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
+
+
+# -- defaults: the dtypes of Python's numbers ------------------------------------------------------
+
+
+def one_of(name: str, allowed: tuple[DType, ...]) -> Callable[[object], DType]:
+    """The check of a setting that is one of these dtypes."""
+
+    def check(value: object) -> DType:
+        for dtype in allowed:
+            if value is dtype or is_alike(dtype, value):
+                return dtype
+        names = " or ".join(repr(dtype.name) for dtype in allowed)
+        raise SettingError(name, names, value)
+
+    return check
+
+
+class PythonDtypes(dict[int, "dict[type, DType]"]):
+    """The dtypes of Python's numbers under each `config.key`, made when first asked for."""
+
+    def __missing__(self, key: int) -> dict[type, DType]:
+        values = LOCAL.view.values
+        real = values["default_float"]
+        made = {bool: bool_, int: values["default_int"], float: real, complex: real.complex}
+        return self.setdefault(key, made)
+
+
+PYTHON_DTYPES = PythonDtypes()
+declare(
+    Setting(
+        "default_float",
+        f32,
+        one_of("default_float", (f32, f64)),
+        "what Python floats become where they meet no float: float32 or float64",
+        changes_programs=True,
+    )
+)
+declare(
+    Setting(
+        "default_int",
+        i32,
+        one_of("default_int", (i32, i64)),
+        "what Python ints become where they meet no number, and the dtype of indices",
+        changes_programs=True,
+    )
+)
+
+
+NARROW = {"f64": f32, "i64": i32, "u64": u32, "c128": c64}  # by name: what takes their place
+
+
+declare(
+    Setting(
+        "wide_types",
+        True,
+        any_of("wide_types", True, False),
+        "are 64-bit types kept? Else types of 32 bits take their place, in what is asked for and "
+        "in what NumPy hands over",
+        changes_programs=True,
+    )
+)
+
+
+def canonical(dtype: DType) -> DType:
+    """The dtype itself, or the one of 32 bits that takes its place.
+
+    >>> import tetrad as td
+    >>> with td.config.context(wide_types=False):
+    ...     td.zeros(2, dtype="float64").dtype
+    f32
+    """
+    return dtype if keeps_wide() else NARROW.get(dtype.short_name, dtype)
+
+
+def keeps_wide() -> bool:
+    """Are 64-bit types kept?"""
+    return bool(LOCAL.view.values["wide_types"])
+
+
+def python_dtypes() -> dict[type, DType]:
+    """The dtype of each of Python's types of numbers, where one meets no array: the defaults.
+
+    >>> python_dtypes()[float]
+    f32
+    """
+    return PYTHON_DTYPES[LOCAL.view.key]
+
+
+def default_float() -> DType:
+    return PYTHON_DTYPES[LOCAL.view.key][float]
+
+
+def default_int() -> DType:
+    """Also the dtype of indices: of `argmax` and its like."""
+    return PYTHON_DTYPES[LOCAL.view.key][int]
+
+
+def default_complex() -> DType:
+    return PYTHON_DTYPES[LOCAL.view.key][complex]
+
+
+PYTHON_NUMBERS = frozenset({bool, int, float, complex})
 
 
 def declare_quantized(name: str, block: int, block_bytes: int, rows: int = 1) -> DType:
@@ -212,7 +339,7 @@ def named(name: str) -> DType:
     try:
         return _BY_NAME[name]
     except KeyError:
-        known = ", ".join(d.long_name for d in ARRAY_DTYPES)
+        known = ", ".join(d.name for d in ARRAY_DTYPES)
         raise DtypeError(f"unknown dtype {name!r}", hint=f"known dtypes: {known}") from None
 
 
@@ -233,11 +360,11 @@ def is_alike(dtype: DType, other: object) -> bool:
     if isinstance(other, type) and issubclass(other, np.generic) and other not in ABSTRACT:
         other = np.dtype(other)
     if isinstance(other, np.dtype) and dtype.is_float8:
-        return other.name == dtype.name
+        return other.name == dtype.short_name
     if not isinstance(other, np.dtype) or dtype is index or dtype.is_quantized:
         return False
     # the name first: bf16 need not be loaded
-    return other.name == dtype.long_name and bool(dtype.np == other)
+    return other.name == dtype.name and bool(dtype.np == other)
 
 
 def numpy_named(name: str) -> np.dtype | None:
@@ -258,8 +385,8 @@ def as_dtype(like: object) -> DType:
         return like
     if isinstance(like, str):
         return named(like)
-    if isinstance(like, type) and like in _BY_PYTHON:
-        return _BY_PYTHON[like]
+    if isinstance(like, type) and like in PYTHON_NUMBERS:
+        return python_dtypes()[like]
     try:
         found = np.dtype(like)  # type: ignore[call-overload]
         if found.name in FLOAT8_NAMES:
@@ -268,5 +395,5 @@ def as_dtype(like: object) -> DType:
             bf16.np  # noqa: B018  it is known from now on, in case this is it
         return _BY_NUMPY[found]
     except (KeyError, TypeError):
-        known = ", ".join(d.long_name for d in ARRAY_DTYPES)
+        known = ", ".join(d.name for d in ARRAY_DTYPES)
         raise DtypeError(f"no dtype for {like!r}", hint=f"known dtypes: {known}") from None

@@ -91,6 +91,10 @@ class RoutingError(BoundsError):
         return type(self)(self.token, self.expert, source=source, hint=self.hint)
 
 
+class NanError(TetradError, FloatingPointError):
+    """A result is nan, or infinite, and a setting says that this is an error."""
+
+
 class FactorError(TetradError, ArithmeticError):
     """A matrix without the factors that were asked for: `batch` says which, `pivot` where it
     showed."""
@@ -122,6 +126,10 @@ class SingularError(FactorError):
 
 class TraceError(TetradError, TypeError):
     """Python asked a traced value for something only known when the program runs."""
+
+
+class TreeError(TraceError, ValueError):
+    """Trees that do not fit together, or a class that cannot be taken apart."""
 
 
 class UnsupportedError(TetradError, NotImplementedError):

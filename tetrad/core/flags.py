@@ -19,7 +19,7 @@ from tetrad.core.record import record
 from tetrad.core.visible import one_line
 
 SHOW_STATIONS = ("graph", "passes", "kernel", "llvm", "asm", "schedule")
-CHECKS = ("1", "bounds")
+CHECKS = ("1", "bounds", "nan", "inf")
 
 
 @record
@@ -88,8 +88,9 @@ FLAGS = {
             "",
             "1: verify every station, poison the arena, red zones, compare kernels with the "
             "evaluator; "
-            "bounds: compile every kernel with bounds checks",
-            "0, or comma-separated: 1, bounds",
+            "bounds: compile every kernel with bounds checks; nan, inf: such a result is an error "
+            "that names op and line",
+            "0, or comma-separated: 1, bounds, nan, inf",
             _words(("0", *CHECKS)),
             changes_code=True,
             is_switch=True,
@@ -103,6 +104,13 @@ FLAGS = {
             lambda _: True,
         ),
         _switch("TETRAD_TIME", "1: time every stage and every kernel, print to stderr"),
+        Flag(
+            "TETRAD_TRACEBACK",
+            "",
+            "full: tracebacks show the frames of tetrad as well",
+            "short, full",
+            _one_of(("", "short", "full")),
+        ),
         Flag(
             "TETRAD_THREADS",
             "",
@@ -152,14 +160,17 @@ OPTIONS = frozenset(
         "ALIAS", "ALLOWED_HOSTS", "API_KEY", "API_KEY_FILE", "ARCH", "BATCH_SIZE", "CACHE_RAM",
         "CACHE_TYPE_K", "CACHE_TYPE_V", "CHAT_TEMPLATE", "CHAT_TEMPLATE_FILE",
         "CHAT_TEMPLATE_KWARGS", "CHUNKS", "CONTEXT_SHIFT", "CONVERSATION", "CORS_ORIGINS",
-        "CTX_SIZE", "DISPLAY_PROMPT", "DRAIN_TIMEOUT", "DRY_ALLOWED_LENGTH", "DRY_BASE",
+        "CTX_SIZE", "DISPLAY_PROMPT", "DRAFT_MIN", "DRAFT_P_MIN", "DRAIN_TIMEOUT",
+        "DRY_ALLOWED_LENGTH", "DRY_BASE",
         "DRY_MULTIPLIER", "DRY_PENALTY_LAST_N", "DRY_SEQUENCE_BREAKER", "DTYPE", "DYNATEMP_EXP",
         "DYNATEMP_RANGE", "EMBD_NORMALIZE", "EMBD_OUTPUT_FORMAT", "EMBD_SEPARATOR", "ESCAPE",
         "FILE", "FORCE", "FORMAT", "FREQUENCY_PENALTY", "GRAMMAR", "GRAMMAR_FILE", "HF_FILE",
-        "HF_REPO", "HIDE_THINKING", "HOST", "HTML", "IDS", "IGNORE_EOS", "JSON", "JSON_SCHEMA",
+        "HF_REPO", "HF_REPO_DRAFT", "HIDE_THINKING", "HOST", "HTML", "IDS", "IGNORE_EOS",
+        "JSON", "JSON_SCHEMA",
         "JSON_SCHEMA_FILE", "KEEP", "KEEP_ALIVE", "LOGIT_BIAS", "LOG_FORMAT", "LOG_PROMPTS",
         "MAX_BODY", "METRICS", "MIN_P", "MIROSTAT", "MIROSTAT_ENT", "MIROSTAT_LR", "MODEL",
-        "MODELS_DIR", "MODELS_MAX", "NORMALIZE", "N_DEPTH", "N_GEN", "N_PROMPT", "OFFLINE",
+        "MODEL_DRAFT", "MODELS_DIR", "MODELS_MAX", "NORMALIZE", "N_DEPTH", "N_GEN",
+        "N_PROMPT", "OFFLINE",
         "OUTPUT", "OVERRIDE_KV", "PARALLEL", "POOLING", "PREDICT", "PRESENCE_PENALTY", "PROMPT",
         "QUANTIZE", "QUEUE", "REASONING", "REASONING_BUDGET", "REPEAT_LAST_N", "REPEAT_PENALTY",
         "REPETITIONS", "REVERSE_PROMPT", "ROPE_FREQ_BASE", "ROPE_FREQ_SCALE", "ROPE_SCALE",

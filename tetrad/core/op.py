@@ -82,6 +82,8 @@ class Op:
     ulps: Mapping[DType, float] = field(default_factory=dict)
     dtypes: tuple[DType, ...] = ()  # operand types that are compiled
     promote: str = "none"  # how the public function treats operand types, see core.promotion
+    # the op that the public function applies to truth values instead; "" leaves them as they are
+    truth: str | None = None
     public: bool = True
     typed: bool = (
         # the reference also wants the operands' types, as `types=`: quantised blocks are bytes to
@@ -103,6 +105,9 @@ class Op:
     foldable: bool = True  # it may be computed when a program is compiled, where all is known then
     portable: bool = True  # False: its settings hold objects of this process, so that a program
     # with it is not kept on disk
+    # it does something beside computing its results: each node of it runs once a step, in order,
+    # also if nobody needs the results (graph.effects)
+    effectful: bool = False
     # its kernels read operands through views, and do light elementwise work on them as they read
     prologue: Trait = False
     # its kernels do the elementwise work on the result before they store it, and so give buffers to

@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import reduce
 
-from tetrad.core.dtypes import DType, bf16, bool_, c64, f16, f32, i32, named
+from tetrad.core.dtypes import (
+    DType,
+    bf16,
+    bool_,
+    canonical,
+    default_float,
+    f16,
+    f32,
+    named,
+    python_dtypes,
+)
 from tetrad.core.errors import DtypeError
 
-DEFAULT_FLOAT = f32
-DEFAULT_INT = i32
-DEFAULT_COMPLEX = c64
-WEAK: dict[type, DType] = {
-    bool: bool_,
-    int: DEFAULT_INT,
-    float: DEFAULT_FLOAT,
-    complex: DEFAULT_COMPLEX,
-}
 DEQUANTIZE = "x.dequantize() gives floats; a product with them reads the blocks as they lie"
 WIDEN = "integers of four bits are stored only: convert with astype, to int8 or uint8 for instance"
 WIDEN_FLOAT = "floats of eight bits are stored only: convert with astype, to float32 for instance"
@@ -60,7 +61,7 @@ def _mixed_signs(a: DType, b: DType) -> DType:
         raise DtypeError(
             f"no integer dtype holds both {a} and {b}", hint="convert one of them with astype"
         )
-    return named(f"i{2 * unsigned.bits}")
+    return canonical(named(f"i{2 * unsigned.bits}"))
 
 
 def result_dtype(kinds: Iterable[Kind]) -> DType:
@@ -74,7 +75,9 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
     """
     kinds = tuple(kinds)
     strong = [k for k in kinds if isinstance(k, DType)]
-    weak = [WEAK[k] for k in kinds if not isinstance(k, DType)]
+    numbers = [k for k in kinds if not isinstance(k, DType)]
+    defaults = python_dtypes() if numbers else {}
+    weak = [defaults[k] for k in numbers]
     if not strong:
         return reduce(promote, weak)
     if strong[0].is_narrow and len({*strong}) == 1 and not weak:
@@ -85,7 +88,7 @@ def result_dtype(kinds: Iterable[Kind]) -> DType:
                 f"quantised arrays are not computed with, got {dtype}", hint=storage_hint(dtype)
             )
     base = reduce(promote, strong)
-    if base.is_float and c64 in weak:
+    if base.is_float and complex in numbers:
         return base.complex
     # max gives the first of equal ranks: the dtype of the arrays
     return max([base, *weak], key=lambda d: KIND_RANK[d.kind])
@@ -101,7 +104,7 @@ def storage_hint(dtype: DType) -> str:
 def as_float(dtype: DType) -> DType:
     """The dtype a float function computes in: floats and complex numbers keep theirs, others take
     the default float."""
-    return dtype if dtype.is_float or dtype.is_complex else DEFAULT_FLOAT
+    return dtype if dtype.is_float or dtype.is_complex else default_float()
 
 
 def operand_dtypes(style: str, kinds: Sequence[Kind]) -> tuple[DType, ...]:

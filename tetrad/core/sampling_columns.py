@@ -1,6 +1,7 @@
 """Core: the layout of sampling settings, as columns of numbers beside the logits.
 
-`models.sampling` fills the columns in, the op in `ops.sampling` reads them.
+`models.decoding.sampling` fills the columns in, the op in `ops.sampling` reads them. They are here
+because a start that finds its programs on disk loads no ops.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class ArrayType:
 
     def __hash__(self) -> int:
         # the hash of a dtype is a call, as NumPy's has the same
-        return hash((self.dtype.name, self.shape))
+        return hash((self.dtype.short_name, self.shape))
 
     def __str__(self) -> str:
         return f"{self.dtype}[{','.join(map(str, self.shape))}]"

@@ -70,7 +70,7 @@ def prepare(
     given, _ = jitted._arrays(arguments)
     known = jitted.compiles
     start = time.perf_counter()
-    bound = jitted._bind(arguments)
+    bound = jitted.bind(arguments)
     executable = bound.program.executable
     if not isinstance(executable, Executable):
         name = type(executable).__name__

@@ -16,6 +16,7 @@ from typing import Any
 
 from tetrad.backends.cpu.encode import moved_bytes, running, times_of
 from tetrad.backends.cpu.encode_loops import inner_tables
+from tetrad.backends.cpu.executable import Executable
 from tetrad.backends.cpu.isa import current_target
 from tetrad.backends.cpu.pool import Outcome
 from tetrad.backends.cpu.table import Entry, Table, encode
@@ -24,6 +25,7 @@ from tetrad.core.record import record
 from tetrad.core.sizes import bind
 from tetrad.explain.call import PreparedCall, prepare
 from tetrad.explain.fusions import fusions_of
+from tetrad.explain.notebook import html_table
 from tetrad.explain.page import write_page
 from tetrad.explain.parts import GraphPart, parts_of
 from tetrad.explain.pressure import PressureReport, pressure_of
@@ -166,6 +168,9 @@ class Explanation:
         return report(self)
 
     __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_table(self)
 
     def pressure(self, threshold: float | None = None) -> PressureReport:
         """What launches hand on to the next: the chains, their ranks and their fusion pressure;
@@ -320,6 +325,18 @@ def walk(
             bodies = {id(inner): body for body, inner in inner_tables(step, entry)}
             again = runs * bind(step.length, dims) if isinstance(step, Loop) else runs
             yield from inside(entry, bodies, dims, path, again)
+
+
+def totals(executable: Executable, dims: tuple[int, ...]) -> tuple[int, int]:
+    """Operations on floats, and bytes read and written, in one call at these sizes."""
+    sizes = dict(zip(executable.dims, dims, strict=True))
+    flops = moved = 0
+    table = executable.bound(dims).table
+    for step, _, runs in walk(executable.schedule, table, sizes):
+        if isinstance(step, Leaf):
+            flops += runs * bind(step.flops, sizes)
+            moved += runs * moved_bytes(step, sizes)
+    return flops, moved
 
 
 def inside(

@@ -15,7 +15,7 @@ import numpy as np
 
 from tetrad.arrays import functions as td
 from tetrad.core import lazy
-from tetrad.core.dtypes import DType, f32, f64
+from tetrad.core.dtypes import DType, default_float, f32, f64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.ops.fft.op import NORMS, opposite
 from tetrad.tracing.array import Array, fail
@@ -194,7 +194,7 @@ def rfftfreq(n: int, /, d: float = 1.0, *, dtype: Any = None, device: Any = None
 def _frequencies(
     name: str, function: Callable[..., Any], n: int, d: float, dtype: Any, device: Any
 ) -> Array:
-    wanted = f32 if dtype is None else dtype_of(dtype)
+    wanted = default_float() if dtype is None else dtype_of(dtype)
     if not wanted.is_float:
         fail(DtypeError, f"{name}: frequencies are real floats, got {wanted}")
     if d == 0:

@@ -18,6 +18,7 @@ from tetrad.core.op import Op, op
 from tetrad.core.sizes import Size, SizeExpr, bind, is_multiple
 from tetrad.core.source import Source, taken_from, user_source
 from tetrad.core.types import ArrayType
+from tetrad.graph import patience
 from tetrad.graph.build import intern, item, make_graph, results, with_inputs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.graph.routine import routine
@@ -147,8 +148,10 @@ def while_loop(
         list(operands[consts:]),
     )
     holds, step = routine(condition, dims or {}), routine(body, dims or {})
+    each = operations(condition) + operations(body)
     with np.errstate(all="ignore"):
         while holds([*asked, *state])[0]:
+            patience.spend(each)
             state = step([*fixed, *state])
     return tuple(state)
 
@@ -200,6 +203,32 @@ def make_switch(
 ) -> tuple[Node, ...]:
     """The results of the branch that the index selects."""
     return make(switch, [index, *operands], {"branches": tuple(branches)}, source)
+
+
+# -- how long they take ----------------------------------------------------------------------------
+
+
+def operations(graph: Graph) -> int:
+    """Nodes that one evaluation computes, those of loops in every step; trips of a while loop,
+    which nobody knows, count as one."""
+    return sum(operations_of(node) for node in graph.nodes())
+
+
+def operations_of(node: Node) -> int:
+    held = [operations(graph) for _, value in node.params for graph in held_graphs(value)]
+    if not held:
+        return 0 if node.op.leaf else 1
+    length = node.param("length") if node.op is scan else 1
+    return (max(held) if node.op is switch else sum(held)) * (
+        length if isinstance(length, int) else 1
+    )
+
+
+def held_graphs(value: Any) -> tuple[Graph, ...]:
+    """The graphs in a setting: the setting itself, or those of a tuple."""
+    if isinstance(value, Graph):
+        return (value,)
+    return tuple(v for v in value if isinstance(v, Graph)) if isinstance(value, tuple) else ()
 
 
 # -- checks ----------------------------------------------------------------------------------------

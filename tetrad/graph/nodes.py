@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tetrad.core import lazy
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.record import record
 from tetrad.core.source import Source
@@ -89,6 +90,10 @@ class Graph:
         from tetrad.graph.text import to_text  # printing lives with parsing
 
         return to_text(self)
+
+    def _repr_html_(self) -> str:
+        """The same text in a notebook; names in it are the user's."""
+        return f"<pre>{lazy.module('html').escape(str(self))}</pre>"
 
 
 class Literal:

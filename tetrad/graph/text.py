@@ -39,7 +39,7 @@ from tetrad.graph.nodes import Graph, Literal, Node
 
 _WORD = LazyPattern(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 # words in params that are not the name of a Dim
-RESERVED = {"true", "false", "none", "nan", "inf"} | {d.name for d in DTYPES}
+RESERVED = {"true", "false", "none", "nan", "inf"} | {d.short_name for d in DTYPES}
 MAX_NESTING = 20  # parentheses inside parentheses the parser follows
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tetrad.kernel.bytes import from_bytes, to_bytes
     from tetrad.kernel.composition import composition
     from tetrad.kernel.evaluate import KernelTrap, evaluate
+    from tetrad.kernel.later import *  # noqa: F403
     from tetrad.kernel.nodes import Buffer, Program
     from tetrad.kernel.packing import pack, pack_bytes_as_u32, pack_into, unpack
     from tetrad.kernel.registry import extension_id, has_trap
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Buffer", "KernelBuilder", "KernelTrap", "LocalVar", "Program", "Val",
-    "build", "call", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
-    "ptx", "registry", "resident", "to_bytes", "to_text", "verify",
+    "build", "composition", "evaluate", "fingerprint", "from_bytes", "parse", "problems",
+    "registry", "to_bytes", "to_text", "verify",
     "extension_id", "has_trap", "pack", "pack_bytes_as_u32", "pack_into", "unpack",
 ]  # fmt: skip
 
@@ -45,17 +46,20 @@ HOMES = {  # name -> module
 
 # what lies further up: name -> what it is asked for as
 PROVIDED = {"call": "running kernels", "resident": "running kernels", "ptx": "ptx"}
+__all__ += list(PROVIDED)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "registry":
-        return lazy.module("tetrad.kernel.registry")
-    if name in PROVIDED:
-        return getattr(lazy.provided(PROVIDED[name]), name)
-    if name not in HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(lazy.module(f"tetrad.kernel.{HOMES[name]}"), name)
-    return found
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name == "registry":
+            return lazy.module("tetrad.kernel.registry")
+        if name in PROVIDED:
+            return getattr(lazy.provided(PROVIDED[name]), name)
+        if name not in HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        globals()[name] = found = getattr(lazy.module(f"tetrad.kernel.{HOMES[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -199,7 +199,7 @@ class KernelBuilder:
         if dtype is bool_:
             value = bool(value)
         elif dtype.is_float:
-            value = float(dtype.np.type(value)) if dtype.name != "bf16" else float(value)
+            value = float(dtype.np.type(value)) if dtype.short_name != "bf16" else float(value)
         else:
             value = int(value)
         key = ("const", dtype, type(value), repr(value))
@@ -413,6 +413,14 @@ class KernelBuilder:
         yield Val(self, counter)
         body = self._leave()
         self._append(n.For(counter, first.node, last.node, step, body))
+
+    @contextmanager
+    def repeat(self, goes_on: LocalVar) -> Iterator[None]:
+        """while goes_on: ... For an invocation whose local is false the body is over."""
+        self._scopes.append(_Scope("loop"))
+        yield
+        body = self._leave()
+        self._append(n.Repeat(goes_on.node, body))
 
     @contextmanager
     def when(self, cond: Val, *, guard: bool = False) -> Iterator[None]:

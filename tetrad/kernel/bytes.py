@@ -164,17 +164,20 @@ class ByteWriter:
         self.number(len(block))
         for instr in block:
             self.out.append(tags.NODES[type(instr)])
-            if isinstance(instr, n.For | n.If | n.Region):
+            if isinstance(instr, n.For | n.Repeat | n.If | n.Region):
                 self.nested(instr)
             else:
                 self.instr(instr)
 
-    def nested(self, instr: n.For | n.If | n.Region) -> None:
+    def nested(self, instr: n.For | n.Repeat | n.If | n.Region) -> None:
         if isinstance(instr, n.For):
             self.use(instr.start)
             self.use(instr.stop)
             self.signed(instr.step)
             self.define(instr.counter)
+            self.block(instr.body)
+        elif isinstance(instr, n.Repeat):
+            self.use(instr.local)
             self.block(instr.body)
         elif isinstance(instr, n.If):
             self.use(instr.cond)
@@ -232,9 +235,9 @@ class ByteWriter:
         self.number(self.numbers[value] + 1)
 
     def dtype(self, dtype: DType) -> None:
-        if dtype.name not in tags.DTYPES:
+        if dtype.short_name not in tags.DTYPES:
             raise refused(f"there is no tag for the type {dtype}", len(self.out))
-        self.out.append(tags.DTYPES[dtype.name])
+        self.out.append(tags.DTYPES[dtype.short_name])
 
     def count(self, held: Any, most: int) -> None:
         if len(held) > most:
@@ -335,7 +338,7 @@ class ByteReader:
         cls = NODES.get(tag)
         if cls is None:
             raise self.unknown(tag, "an instruction")
-        if cls in (n.For, n.If, n.Region):
+        if cls in (n.For, n.Repeat, n.If, n.Region):
             return self.nested(cls, depth + 1)
         form = FORMS[cls]
         attributes: dict[str, Any] = {"dtype": self.dtype()} if form.is_value else {}
@@ -352,6 +355,9 @@ class ByteReader:
         if cls is n.Region:
             generator, source = self.string(), self.string()
             return n.Region(generator, self.block(depth), source)
+        if cls is n.Repeat:
+            local = self.operand("local", False)
+            return n.Repeat(local, self.block(depth))  # type: ignore[arg-type]
         if cls is n.If:
             cond = self.use()
             then = self.block(depth)

@@ -525,6 +525,13 @@ def _group_uniform(run: Run, bound: Datum, mask: Mask) -> Datum:
     return first
 
 
+def _while(run: Run, node: n.Repeat, mask: Mask) -> None:
+    while (going := _active(np.atleast_2d(run.values[node.local]), mask)).any():
+        run.block(node.body, None if going.all() else going)
+        if run.gone is not None:
+            mask = _active(~run.gone, mask)
+
+
 def _if(run: Run, node: n.If, mask: Mask) -> None:
     cond = run.values[node.cond]
     _branch(run, node.then, cond, mask)
@@ -603,6 +610,7 @@ RULES: dict[type[n.Instr], Callable[[Run, Any, Mask], None]] = {
     n.Get: _get,
     n.Set: _set,
     n.For: _for,
+    n.Repeat: _while,
     n.If: _if,
     n.Barrier: _barrier,
     n.Return: _return,

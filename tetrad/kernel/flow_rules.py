@@ -47,6 +47,8 @@ class Flow:
                 self.block(instr.orelse, inside)
             elif isinstance(instr, n.For):
                 self.loop(instr, divergent)
+            elif isinstance(instr, n.Repeat):
+                self.block(instr.body, divergent or instr.local in self.varying)
             elif isinstance(instr, n.Region):
                 self.block(instr.body, divergent)
 
@@ -100,7 +102,7 @@ class MixedUse:
             if access is not None and (access[0], not access[1]) in before:
                 message = f"buffer {access[0].name} is accessed atomically and plainly"
                 self.check.report("K014", f"{message} with no barrier between", instr)
-            again = self.passage(instr).adds if isinstance(instr, n.For) else NONE
+            again = self.passage(instr).adds if isinstance(instr, n.For | n.Repeat) else NONE
             for inner in blocks_of(instr):
                 self.block(inner, before | again)
             before = self.passage(instr).after(before)
@@ -139,4 +141,4 @@ def blocks_of(instr: n.Instr) -> tuple[n.Block, ...]:
     """The blocks inside an instruction; both sides of a branch, also an empty one."""
     if isinstance(instr, n.If):
         return (instr.then, instr.orelse)
-    return (instr.body,) if isinstance(instr, n.For | n.Region) else ()
+    return (instr.body,) if isinstance(instr, n.For | n.Repeat | n.Region) else ()

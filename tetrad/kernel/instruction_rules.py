@@ -288,6 +288,10 @@ def _for(check: Check, node: n.For) -> None:
     )
 
 
+def _while(check: Check, node: n.Repeat) -> None:
+    _condition(check, node, node.local)
+
+
 def _if(check: Check, node: n.If) -> None:
     _condition(check, node, node.cond)
 
@@ -331,6 +335,7 @@ RULES: dict[type[n.Instr], Callable[[Check, Any], None]] = {
     n.Get: _get,
     n.Set: _set,
     n.For: _for,
+    n.Repeat: _while,
     n.If: _if,
     n.Barrier: _nothing,
     n.Return: _nothing,
@@ -344,6 +349,7 @@ OPERANDS: dict[type[n.Instr], tuple[str, ...]] = {
         for c, form in FORMS.items()
     },
     n.For: ("start", "stop"),
+    n.Repeat: ("local",),
     n.If: ("cond",),
     n.Region: (),
 }

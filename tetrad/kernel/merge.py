@@ -30,6 +30,7 @@ EFFECTS = (
     n.Get,
     n.Set,
     n.For,
+    n.Repeat,
     n.If,
     n.Vote,
     n.Barrier,

@@ -54,7 +54,7 @@ def binary_operators(dtype: DType) -> tuple[str, ...]:
         return {"f": FLOAT_BINARY, "b": BOOL_BINARY, "x": INDEX_BINARY}.get(dtype.kind, ())
     narrow = SATURATING if dtype.bits <= 32 else ()
     word = WORD_BINARY if dtype.bits == 32 else ()
-    return (*INT_BINARY, *narrow, *word, *(U32_BINARY if dtype.name == "u32" else ()))
+    return (*INT_BINARY, *narrow, *word, *(U32_BINARY if dtype.short_name == "u32" else ()))
 
 
 def unary_operators(dtype: DType) -> tuple[str, ...]:
@@ -357,6 +357,15 @@ class For(Instr):
 
 
 @record(eq=False)
+class Repeat(Instr):
+    """Repeats the body as long as the local, a bool, is true. An invocation whose local is false
+    waits for those of its workgroup that go on."""
+
+    local: Local
+    body: Block
+
+
+@record(eq=False)
 class If(Instr):
     cond: Value
     then: Block
@@ -431,7 +440,7 @@ class Program:
 INSTRUCTIONS: tuple[type[Instr], ...] = (
     Const, Arg, Id, BufferLength, Load, Store, Atomic, Binary, Compare, Unary, Select, Cast,
     Bitcast, Fma, Dot4, Dot2, Lookup, Shuffle, Permute, Broadcast,
-    Vote, Local, Get, Set, For, If, Barrier, Return, Trap, Prefetch, Region,
+    Vote, Local, Get, Set, For, Repeat, If, Barrier, Return, Trap, Prefetch, Region,
 )  # fmt: skip
 
 

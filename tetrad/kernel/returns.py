@@ -65,6 +65,9 @@ class Rewrite:
                     body = self.asked(instr.body)
                     made: n.Block = (replace(instr, body=body), *self.asked(rest, is_outermost))
                     return (*before, *made)
+                case n.Repeat():
+                    body = (*self.asked(instr.body), *self.stops(instr.local))
+                    return (*before, replace(instr, body=body), *self.asked(rest, is_outermost))
                 case _:
                     return (*before, *self.leave(is_outermost))
         return block
@@ -74,6 +77,13 @@ class Rewrite:
             return ()
         self.uses_flag = True
         return (n.Set(self.goes_on, self.false),)
+
+    def stops(self, local: n.Local) -> n.Block:
+        """A loop that an invocation has left by returning does not go on for it."""
+        self.uses_flag = True
+        here, again = n.Get(bool_, self.goes_on), n.Get(bool_, local)
+        both = n.Binary(bool_, "and", here, again)
+        return (here, again, both, n.Set(local, both))
 
     def asked(self, block: n.Block, is_outermost: bool = False) -> n.Block:
         """The block, for invocations that have not returned."""
@@ -127,4 +137,8 @@ def inside(region: n.Region, instr: n.Instr) -> n.Instr:
     """A branch or a loop with the region around what it holds."""
     if isinstance(instr, n.If):
         return n.If(instr.cond, around(region, instr.then), around(region, instr.orelse))
-    return replace(instr, body=around(region, instr.body)) if isinstance(instr, n.For) else instr
+    return (
+        replace(instr, body=around(region, instr.body))
+        if isinstance(instr, n.For | n.Repeat)
+        else instr
+    )

@@ -79,7 +79,7 @@ KINDS = {
 }  # fmt: skip
 
 
-FORMS = {cls: _form(cls) for cls in n.INSTRUCTIONS if cls not in (n.For, n.If, n.Region)}
+FORMS = {cls: _form(cls) for cls in n.INSTRUCTIONS if cls not in (n.For, n.Repeat, n.If, n.Region)}
 WORDS: dict[str, Form] = {cls.__name__.lower(): s for cls, s in FORMS.items() if not s.has_op}
 WORDS |= dict.fromkeys(n.BINARY, FORMS[n.Binary])
 WORDS |= dict.fromkeys(n.COMPARISONS, FORMS[n.Compare])
@@ -164,16 +164,19 @@ class _KernelPrinter:
 
     def block(self, block: n.Block, indent: str) -> None:
         for instr in block:
-            if isinstance(instr, n.For | n.If | n.Region):
+            if isinstance(instr, n.For | n.Repeat | n.If | n.Region):
                 self.nested(instr, indent)
             else:
                 self.append(instr, self.line(instr), indent)
 
-    def nested(self, instr: n.For | n.If | n.Region, indent: str) -> None:
+    def nested(self, instr: n.For | n.Repeat | n.If | n.Region, indent: str) -> None:
         inner = indent + "  "
         if isinstance(instr, n.For):
             bounds = f"{self.use(instr.start)}, {self.use(instr.stop)}, step={instr.step}"
             self.append(instr, f"for {self.define(instr.counter)} in range({bounds}):", indent)
+            self.block(instr.body, inner)
+        elif isinstance(instr, n.Repeat):
+            self.append(instr, f"repeat while {self.use(instr.local)}:", indent)
             self.block(instr.body, inner)
         elif isinstance(instr, n.Region):
             source = f" from {json.dumps(instr.source)}" if instr.source else ""
@@ -200,7 +203,7 @@ class _KernelPrinter:
         word = instr.op if form.has_op else form.cls.__name__.lower()  # type: ignore[attr-defined]
         call = f"{word}({', '.join(operands)})"
         return (
-            f"{self.define(instr)}: {instr.dtype.name} = {call}"
+            f"{self.define(instr)}: {instr.dtype.short_name} = {call}"
             if isinstance(instr, n.Value)
             else call
         )
@@ -267,6 +270,7 @@ _ARGS = LazyPattern(rf"args ((?:{_NAME})(?:, (?:{_NAME}))*)\Z")
 _DIM = LazyPattern(r"dim (\w+) max=(\d{1,18})\Z")
 _BUFFER = LazyPattern(rf"buffer ({_NAME}): (\w+) (\w+)(?: count=(\S+))?( zeroed)?\Z")
 _FOR = LazyPattern(r"for (%\d+) in range\((%\d+), (%\d+), step=(-?\d{1,18})\):\Z")
+_REPEAT = LazyPattern(r"repeat while (%\d+):\Z")
 _IF = LazyPattern(r"if (%\d+):\Z")
 _REGION = LazyPattern(rf"region ({_STRING})(?: from ({_STRING}))?:\Z")
 _CALL = LazyPattern(r"(?:(%\d+): (\w+) = )?(\w+)\((.*)\)\Z")
@@ -405,11 +409,15 @@ class _KernelParser:
         if match := _REGION.match(line.text):
             source = "" if match[2] is None else _string(line, match[2])
             return n.Region(_string(line, match[1]), self.block(line.indent + 2), source)
+        if match := _REPEAT.match(line.text):
+            local = self.operand(line, "local", match[1])
+            return n.Repeat(local, self.block(line.indent + 2))  # type: ignore[arg-type]
         if match := _IF.match(line.text):
             cond = self.use(line, match[1])
             return n.If(cond, self.block(line.indent + 2), self.orelse(line))
         raise line.expected(
-            'for %1 in range(%2, %3, step=1):, if %1:, else: after an if, or region "name":'
+            "for %1 in range(%2, %3, step=1):, repeat while %1:, if %1:, else: after an if, or "
+            'region "name":'
         )
 
     def orelse(self, opening: _KernelLine) -> n.Block:

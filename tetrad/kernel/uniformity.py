@@ -99,6 +99,12 @@ def _for(a: _Analysis, node: n.For, divergence: int) -> None:
     a.block(node.body, divergence + diverges)
 
 
+def _while(a: _Analysis, node: n.Repeat, divergence: int) -> None:
+    """Where the local varies, some invocations leave before others."""
+    a.read.add(node.local)
+    a.block(node.body, divergence + (node.local in a.varying))
+
+
 def _if(a: _Analysis, node: n.If, divergence: int) -> None:
     inside = divergence + (node.cond in a.varying)
     a.block(node.then, inside)
@@ -129,6 +135,7 @@ _RULES: dict[type[n.Instr], Callable[[_Analysis, Any, int], None]] = {
     n.Get: _get,
     n.Set: _set,
     n.For: _for,
+    n.Repeat: _while,
     n.If: _if,
     n.Region: _region,
 }  # the rest yields no value, or a uniform one: Const, Arg, BufferLength, Broadcast, Vote

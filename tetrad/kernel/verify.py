@@ -25,7 +25,7 @@ MAX_NESTING = 64
 MAX_INSTRUCTIONS = 100_000
 MAX_LANES = 4096
 MAX_RETURNS = 32
-ELEMENTS = frozenset(dtype.name for dtype in (*REAL_DTYPES, index))  # what kernels hold
+ELEMENTS = frozenset(dtype.short_name for dtype in (*REAL_DTYPES, index))  # what kernels hold
 
 CODES = {
     "K001": "workgroup sizes are at least 1, and their product is bounded",
@@ -149,7 +149,7 @@ class Check:
             rule = RULES.get(type(instr))
             if rule is None:
                 self.report("K010", f"{type(instr).__name__} is not an instruction")
-            elif isinstance(instr, n.Value) and instr.dtype.name not in ELEMENTS:
+            elif isinstance(instr, n.Value) and instr.dtype.short_name not in ELEMENTS:
                 self.report("K023", f"no kernel computes with {instr.dtype}", instr)
             elif self.operands(instr):
                 rule(self, instr)
@@ -160,6 +160,8 @@ class Check:
     def nested(self, instr: n.Instr) -> None:
         if isinstance(instr, n.For):
             self.block(instr.body, instr.counter)
+        elif isinstance(instr, n.Repeat):
+            self.block(instr.body)
         elif isinstance(instr, n.If):
             self.block(instr.then)
             self.block(instr.orelse)
@@ -229,7 +231,7 @@ def _check_buffer(check: Check, buffer: n.Buffer) -> None:
             "K010",
             f"buffer {buffer.name}: access {buffer.access!r} is not one of {', '.join(ACCESSES)}",
         )
-    if buffer.dtype.name not in ELEMENTS:
+    if buffer.dtype.short_name not in ELEMENTS:
         check.report("K023", f"buffer {buffer.name}: {refused_element(buffer.dtype)}")
     if buffer.zeroed and not buffer.is_scratch:
         check.report("K003", f"buffer {buffer.name}: only scratch is zeroed")
@@ -309,4 +311,4 @@ def _check_limits(check: Check) -> bool:
 def _inner_blocks(instr: n.Instr) -> tuple[n.Block, ...]:
     if isinstance(instr, n.If):
         return (instr.then, instr.orelse) if instr.orelse else (instr.then,)
-    return (instr.body,) if isinstance(instr, n.For | n.Region) else ()
+    return (instr.body,) if isinstance(instr, n.For | n.Repeat | n.Region) else ()

@@ -11,23 +11,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tetrad.arrays.creation import eye, zeros
+from tetrad.arrays.creation import asarray, eye, zeros
 from tetrad.arrays.indexing import reshaped
 from tetrad.arrays.linear import matmul, tensordot, vecdot
 from tetrad.arrays.manipulation import (
     expand_dims,
     matrix_transpose,
+    moveaxis,
 )
 from tetrad.arrays.statistics import max as largest
 from tetrad.arrays.statistics import min as smallest
 from tetrad.arrays.statistics import sum as total
 from tetrad.core import lazy
-from tetrad.core.dtypes import DType, bool_, f32, i32
+from tetrad.core.dtypes import DType, f32, i32
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import SizeExpr
@@ -35,6 +37,7 @@ from tetrad.linalg._operands import (
     apply,
     matrix_operand,
     numbers,
+    policy,
     run_op,
     sides,
     solved,
@@ -42,9 +45,12 @@ from tetrad.linalg._operands import (
 )
 from tetrad.linalg._pieces import cross, diagonal, outer, trace
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axes_of, convert, expand
+from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, expand
 from tetrad.transforms.custom import custom_jvp
 from tetrad.transforms.derivatives import jvp
+
+if TYPE_CHECKING:
+    from tetrad.linalg.later import *  # noqa: F403
 
 Axis = int | Sequence[int] | None
 
@@ -78,12 +84,14 @@ class SVDResult(NamedTuple):
 # -- systems of equations --------------------------------------------------------------------------
 
 
-def solve(x1: Any, x2: Any, /, *, singular: str = "raise") -> Array:
+def solve(
+    x1: Any, x2: Any, /, *, on_failure: str | None = None, singular: str | None = None
+) -> Array:
     """x with x1 x = x2. x2 is a vector if it has one axis, else matrices, one column for each right
     side.
 
-    A singular matrix is a SingularError that names it and its zero pivot; with singular="nan" its
-    solution is NaN.
+    A singular matrix is a SingularError that names it and its zero pivot; with on_failure="nan" its
+    solution is NaN. `singular` is an older name of `on_failure`.
 
     >>> import tetrad as td
     >>> td.linalg.solve(td.asarray([[2.0, 1.0], [1.0, 3.0]]), td.asarray([5.0, 10.0]))
@@ -91,7 +99,8 @@ def solve(x1: Any, x2: Any, /, *, singular: str = "raise") -> Array:
     """
     a, b, dtype = sides("solve", x1, x2)
     factors, pivots = run_op("lu", a)
-    x = solved("linear_solve", a, b, (a, factors, pivots), singular=singular)
+    on_failure = policy(on_failure, singular)
+    x = solved("linear_solve", a, b, (a, factors, pivots), on_failure=on_failure)
     is_vector = as_array(x2).ndim == 1
     return convert(reshaped(x, x.shape[:-1]) if is_vector else x, dtype)
 
@@ -105,7 +114,8 @@ def triangular_solve(
     unit_diagonal: bool = False,
     transpose: bool = False,
     left_side: bool = True,
-    singular: str = "raise",
+    on_failure: str | None = None,
+    singular: str | None = None,
 ) -> Array:
     """x with T x = b (or x T = b where not `left_side`), T the lower or upper triangle of a, or its
     transpose.
@@ -123,14 +133,14 @@ def triangular_solve(
         "lower": lower,
         "unit": unit_diagonal,
         "transposed": transpose == left_side,
-        "singular": singular,
+        "on_failure": policy(on_failure, singular),
     }
     x = solved("triangular_solve", matrix, right, (matrix,), **settings)
     x = reshaped(x, x.shape[:-1]) if is_vector else x if left_side else matrix_transpose(x)
     return convert(x, dtype)
 
 
-def inv(x: Any, /, *, singular: str = "raise") -> Array:
+def inv(x: Any, /, *, on_failure: str | None = None, singular: str | None = None) -> Array:
     """The inverse of square matrices.
 
     >>> import tetrad as td
@@ -141,101 +151,24 @@ def inv(x: Any, /, *, singular: str = "raise") -> Array:
     a, dtype = square_operand("inv", x)
     one = eye(a.shape[-1], dtype=a.dtype)
     factors, pivots = run_op("lu", a)
-    return convert(solved("linear_solve", a, one, (a, factors, pivots), singular=singular), dtype)
+    on_failure = policy(on_failure, singular)
+    x = solved("linear_solve", a, one, (a, factors, pivots), on_failure=on_failure)
+    return convert(x, dtype)
 
 
-def det(x: Any, /) -> Array:
-    """The determinant of square matrices, differentiable also where it is 0; twice, beyond three
-    rows, where it is not.
-
-    >>> import tetrad as td
-    >>> td.linalg.det(td.asarray([[1.0, 2.0], [3.0, 4.0]]))
-    Array(-2., float32)
-    """
-    a, dtype = square_operand("det", x)
-    if a.shape[-1] in (1, 2, 3):
-        return convert(_leading_minor(a, tuple(range(int(a.shape[-1])))), dtype)
-    return convert(_determinant(a), dtype)
-
-
-@custom_jvp
-def _determinant(a: Array) -> Array:
-    det: Array = run_op("lu_det", a, *run_op("lu", a))[0]
-    return det
-
-
-@_determinant.defjvp
-def _determinant_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    (a,), (t,) = primals, tangents
-    return _determinant(a), total(apply("multiply", _cofactors(a), t), axis=(-2, -1))
-
-
-@custom_jvp
-def _cofactors(a: Array) -> Array:
-    """det(A) times the inverse of A, transposed: a polynomial of the elements, so A may be
-    singular.
-
-    A pivot that is 0 becomes one as small as rounding: what that does to the determinant and to the
-    inverse cancels, and the result is that of a matrix so close.
-    """
-    factors, pivots = run_op("lu", a)
-    eps = 2.0**-23 if a.dtype.real is f32 else 2.0**-52
-    size = largest(apply("abs", a), axis=(-2, -1), keepdims=True)
-    tiny = convert(
-        apply("multiply", apply("where", apply("equal", size, 0), 1, size), eps), a.dtype
-    )
-    is_zero = apply("logical_and", eye(a.shape[-1], dtype=bool_), apply("equal", factors, 0))
-    regular = apply("where", is_zero, tiny, factors)
-    det, _, _ = run_op("lu_det", a, regular, pivots)
-    inverse = solved(
-        "linear_solve", a, eye(a.shape[-1], dtype=a.dtype), (a, regular, pivots), singular="nan"
-    )
-    return apply("multiply", reshaped(det, (*det.shape, 1, 1)), matrix_transpose(inverse))
-
-
-@_cofactors.defjvp
-def _cofactors_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
-    """With X = (dA A^-1)^T, cof tr(X) - X cof; NaN where A has no inverse."""
-    (a,), (t,) = primals, tangents
-    cofactors, inverse = _cofactors(a), inv(a, singular="nan")
-    x = matrix_transpose(matmul(t, inverse))
-    trace_ = total(diagonal(x), axis=-1)
-    spread = apply("multiply", reshaped(trace_, (*trace_.shape, 1, 1)), cofactors)
-    return cofactors, apply("subtract", spread, matmul(x, cofactors))
-
-
-def _leading_minor(a: Array, columns: tuple[int, ...]) -> Array:
-    """The determinant of as many first rows as there are columns, by its last row: for few of
-    them."""
-    row = len(columns) - 1
-    entries = [a[..., row, column] for column in columns]
-    if row == 0:
-        return entries[0]
-    minors = (_leading_minor(a, columns[:i] + columns[i + 1 :]) for i in range(len(columns)))
-    terms = [apply("multiply", entry, minor) for entry, minor in zip(entries, minors, strict=True)]
-    result = terms[-1]
-    for distance, term in enumerate(reversed(terms[:-1]), 1):
-        result = apply("subtract" if distance % 2 else "add", result, term)
-    return result
-
-
-def slogdet(x: Any, /) -> SlogdetResult:
-    """Sign and logarithm of the magnitude of the determinant: 0 and -inf for singular matrices.
-
-    >>> import tetrad as td
-    >>> td.linalg.slogdet(td.asarray([[1.0, 0.0], [0.0, -1.0]]))
-    SlogdetResult(sign=Array(-1., float32), logabsdet=Array(0., float32))
-    """
-    a, dtype = square_operand("slogdet", x)
-    _, sign, size = run_op("lu_det", a, *run_op("lu", a))
-    return SlogdetResult(convert(sign, dtype), convert(size, dtype.real))
-
-
-def cholesky(x: Any, /, *, upper: bool = False) -> Array:
+def cholesky(
+    x: Any,
+    /,
+    *,
+    upper: bool = False,
+    symmetrize_input: bool = False,
+    on_failure: str | None = None,
+) -> Array:
     """The lower triangle L with L L^H = x (or the upper with U^H U = x), of positive definite
     matrices.
 
-    Only the lower triangle of x is read.
+    Only the lower triangle of x is read; with `symmetrize_input`, all of (x + x^H) / 2. Another
+    matrix is a FactorError; with on_failure="nan" its triangle is NaN.
 
     >>> import tetrad as td
     >>> td.linalg.cholesky(td.asarray([[4.0, 2.0], [2.0, 5.0]]))
@@ -243,12 +176,26 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Array:
            [1., 2.]], float32)
     """
     a, dtype = square_operand("cholesky", x)
-    lower = convert(run_op("cholesky", a), dtype)
+    given = _hermitian_part(a) if symmetrize_input else a
+    lower = convert(run_op("cholesky", given, on_failure=policy(on_failure)), dtype)
     return _adjoint(lower) if upper else lower
 
 
 def _adjoint(x: Array) -> Array:
     return matrix_transpose(apply("conj", x) if x.dtype.is_complex else x)
+
+
+def _hermitian_part(a: Array) -> Array:
+    return apply("multiply", apply("add", a, _adjoint(a)), 0.5)
+
+
+def _hermitian(name: str, a: Array, triangle: str | None, symmetrize: bool) -> Array:
+    """A matrix whose lower triangle is the one that is asked for: ops read that one."""
+    if triangle not in (None, "L", "U"):
+        raise SettingError(f"{name}: UPLO", "'L' or 'U'", triangle)
+    if symmetrize:
+        return _hermitian_part(a)
+    return _adjoint(a) if triangle == "U" else a
 
 
 # -- matrices taken apart --------------------------------------------------------------------------
@@ -269,20 +216,30 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     return QRResult(convert(q, dtype), convert(r, dtype))
 
 
-def eigh(x: Any, /) -> EighResult:
-    """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices (their
-    lower triangle).
+def eigh(
+    x: Any,
+    /,
+    UPLO: str | None = None,
+    symmetrize_input: bool = False,
+    *,
+    on_failure: str | None = None,
+) -> EighResult:
+    """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices: of their
+    lower triangle, of the upper one (UPLO="U"), or of (x + x^H) / 2 (`symmetrize_input`).
+
+    NaN or infinities in it are a FactorError; with on_failure="nan" the results are NaN.
 
     >>> import tetrad as td
     >>> td.linalg.eigh(td.asarray([[2.0, 0.0], [0.0, 1.0]])).eigenvalues
     Array([1., 2.], float32)
     """
     a, dtype = square_operand("eigh", x)
-    values, vectors = run_op("eigh", a)
+    given = _hermitian("eigh", a, UPLO, symmetrize_input)
+    values, vectors = run_op("eigh", given, on_failure=policy(on_failure))
     return EighResult(convert(values, dtype.real), convert(vectors, dtype))
 
 
-def eig(x: Any, /) -> EigResult:
+def eig(x: Any, /, *, on_failure: str | None = None) -> EigResult:
     """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are
     complex.
 
@@ -294,38 +251,48 @@ def eig(x: Any, /) -> EigResult:
     Array([0.+1.j, 0.-1.j], complex64)
     """
     a, dtype = square_operand("eig", x)
-    values, vectors = run_op("eig", a)
+    values, vectors = run_op("eig", a, on_failure=policy(on_failure))
     return EigResult(convert(values, dtype.complex), convert(vectors, dtype.complex))
 
 
-def eigvals(x: Any, /) -> Array:
+def eigvals(x: Any, /, *, on_failure: str | None = None) -> Array:
     """Eigenvalues in no order, of any square matrices; they are complex."""
     a, dtype = square_operand("eigvals", x)
-    return convert(_eigenvalues(a), dtype.complex)
+    return convert(_eigenvalues(policy(on_failure), a), dtype.complex)
 
 
-@custom_jvp
-def _eigenvalues(a: Array) -> Array:
-    values: Array = run_op("eigvals", a)
+@partial(custom_jvp, nondiff_argnums=(0,))
+def _eigenvalues(on_failure: str, a: Array) -> Array:
+    values: Array = run_op("eigvals", a, on_failure=on_failure)
     return values
 
 
 @_eigenvalues.defjvp
-def _eigenvalues_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _eigenvalues_jvp(on_failure: str, primals: Any, tangents: Any) -> tuple[Array, Array]:
     """By `eig` alone: `eigvals` may find the values in another order."""
-    values, changes = jvp(lambda a: run_op("eig", a)[0], primals, tangents)
+    values, changes = jvp(lambda a: run_op("eig", a, on_failure=on_failure)[0], primals, tangents)
     return values, changes
 
 
-def eigvalsh(x: Any, /) -> Array:
-    """Eigenvalues in ascending order, of hermitian matrices (their lower triangle)."""
+def eigvalsh(
+    x: Any,
+    /,
+    UPLO: str | None = None,
+    *,
+    symmetrize_input: bool = False,
+    on_failure: str | None = None,
+) -> Array:
+    """Eigenvalues in ascending order, of hermitian matrices; settings as of `eigh`."""
     a, dtype = square_operand("eigvalsh", x)
-    return convert(run_op("eigvalsh", a), dtype.real)
+    given = _hermitian("eigvalsh", a, UPLO, symmetrize_input)
+    return convert(run_op("eigvalsh", given, on_failure=policy(on_failure)), dtype.real)
 
 
-def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
+def svd(x: Any, /, full_matrices: bool = True, *, on_failure: str | None = None) -> SVDResult:
     """x = U diag(S) Vh, S in descending order. Derivatives need full_matrices=False, or square
     matrices.
+
+    NaN or infinities are a FactorError; with on_failure="nan" the results are NaN.
 
     >>> import tetrad as td
     >>> td.linalg.svd(td.asarray([[3.0, 0.0], [0.0, 4.0]])).S
@@ -334,7 +301,7 @@ def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     a, dtype = matrix_operand("svd", x)
     if full_matrices and 0 in a.shape[-2:]:
         return _nothing_times(a, dtype)
-    u, s, vh = run_op("svd", a, full=full_matrices)
+    u, s, vh = run_op("svd", a, full=full_matrices, on_failure=policy(on_failure))
     return SVDResult(convert(u, dtype), convert(s, dtype.real), convert(vh, dtype))
 
 
@@ -345,14 +312,14 @@ def _nothing_times(a: Array, dtype: DType) -> SVDResult:
     return SVDResult(u, zeros((*lead, 0), dtype=dtype.real), vh)
 
 
-def svdvals(x: Any, /) -> Array:
+def svdvals(x: Any, /, *, on_failure: str | None = None) -> Array:
     """Singular values in descending order."""
     a, dtype = matrix_operand("svdvals", x)
-    return convert(run_op("svdvals", a), dtype.real)
+    return convert(run_op("svdvals", a, on_failure=policy(on_failure)), dtype.real)
 
 
 @guarded
-def pinv(x: Any, /, *, rtol: Any = None) -> Array:
+def pinv(x: Any, /, *, rtol: Any = None, on_failure: str | None = None) -> Array:
     """The pseudo-inverse. Singular values up to rtol times the largest count as zero; default:
     max(M, N) * eps.
 
@@ -364,13 +331,13 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Array:
     a, dtype = matrix_operand("pinv", x)
     if 0 in a.shape[-2:]:
         return zeros((*a.shape[:-2], a.shape[-1], a.shape[-2]), dtype=dtype)
-    return convert(_pseudo_inverse(a, _share(a, rtol)), dtype)
+    return convert(_pseudo_inverse(policy(on_failure), a, _share(a, rtol)), dtype)
 
 
-@custom_jvp
-def _pseudo_inverse(a: Array, share: Array) -> Array:
+@partial(custom_jvp, nondiff_argnums=(0,))
+def _pseudo_inverse(on_failure: str, a: Array, share: Array) -> Array:
     """V diag(1/s) U^H without the singular values up to `share` of the largest."""
-    u, s, vh = run_op("svd", a, full=False)
+    u, s, vh = run_op("svd", a, full=False, on_failure=on_failure)
     is_kept = _above(s, share)
     inverse = apply("where", is_kept, apply("divide", 1, apply("where", is_kept, s, 1)), 0)
     return matmul(
@@ -380,11 +347,11 @@ def _pseudo_inverse(a: Array, share: Array) -> Array:
 
 
 @_pseudo_inverse.defjvp
-def _pseudo_inverse_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
+def _pseudo_inverse_jvp(on_failure: str, primals: Any, tangents: Any) -> tuple[Array, Array]:
     """-P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P, as long as the rank stays; equal
     singular values do not matter here, though they do to `svd` (Golub and Pereyra, 1973)."""
     a, share = primals
-    p, t = _pseudo_inverse(a, share), tangents[0]
+    p, t = _pseudo_inverse(on_failure, a, share), tangents[0]
     ph, th = _adjoint(p), _adjoint(t)
     left, right = matmul(p, matmul(ph, th)), matmul(matmul(th, ph), p)
     outside = apply("subtract", left, matmul(matmul(left, a), p))
@@ -426,7 +393,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
     a, _ = matrix_operand("matrix_rank", x)
     if 0 in a.shape[-2:]:
         return zeros(a.shape[:-2], dtype=i32)
-    s = run_op("svdvals", a)
+    s = run_op("svdvals", a, on_failure=policy(None))
     return total(convert(_above(s, _share(a, rtol)), i32), axis=-1)
 
 
@@ -434,7 +401,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Array:
 
 
 @guarded
-def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
+def vector_norm(x: Any, /, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Array:
     """The norm of vectors along axes, all by default: (sum of |x|^ord)^(1/ord); inf: the largest,
     -inf: the smallest.
 
@@ -476,7 +443,7 @@ def _extreme(size: Array, sign: float, axes: int | Sequence[int], keepdims: bool
 
 
 @guarded
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
+def matrix_norm(x: Any, /, keepdims: bool = False, ord: float | str | None = "fro") -> Array:
     """The norm of matrices: "fro", "nuc" (sum of singular values), 2 and -2 (largest and smallest
     of them), 1 and -1 (largest and smallest sum of a column), inf and -inf (of a row).
 
@@ -499,6 +466,27 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
         raise SettingError("matrix_norm: ord", "'fro', 'nuc', 1, -1, 2, -2, inf or -inf", ord)
     found = convert(found, dtype.real)
     return reshaped(found, (*found.shape, 1, 1)) if keepdims else found
+
+
+def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Array:
+    """The norm of a vector or a matrix, by the axes there are or are named; of all elements as one
+    vector without `ord` and axis.
+
+    >>> import tetrad as td
+    >>> td.linalg.norm(td.asarray([[3.0, 0.0], [0.0, 4.0]]))
+    Array(5., float32)
+    """
+    a = asarray(x)
+    if axis is None and ord is None:
+        return vector_norm(a, keepdims=keepdims)
+    given = range(a.ndim) if axis is None else axis if isinstance(axis, tuple | list) else (axis,)
+    axes = [axis_of("norm", i, a.ndim) for i in given]
+    if len(axes) == 1:
+        return vector_norm(a, axis=axes[0], keepdims=keepdims, ord=2 if ord is None else ord)
+    if len(axes) != 2:
+        fail(ShapeError, f"norm: vectors have one axis, matrices two; {len(axes)} of {a.type}")
+    found = matrix_norm(moveaxis(a, axes, (-2, -1)), ord="fro" if ord is None else ord)
+    return expand_dims(found, sorted(axes)) if keepdims else found
 
 
 # -- products and pieces ---------------------------------------------------------------------------
@@ -530,18 +518,36 @@ def matrix_power(x: Any, n: int, /) -> Array:
 
 __all__ = [
     "EigResult", "EighResult", "QRResult", "SVDResult", "SlogdetResult",
-    "cholesky", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul",
+    "cholesky", "cross", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "matmul",
     "matrix_norm",
-    "matrix_power", "matrix_rank", "matrix_transpose", "outer", "pinv", "qr", "slogdet", "solve",
-    "svd", "svdvals",
+    "matrix_power", "matrix_rank", "matrix_transpose", "norm", "outer", "pinv", "qr",
+    "solve", "svd", "svdvals",
     "tensordot", "trace", "triangular_solve", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+LATER = {  # in further files, which are loaded when one of them is used
+    "_determinants": ("det", "slogdet"),
+    "_iterative": ("bicgstab", "cg", "gmres"),
+    "_matrices": (
+        "block_diag", "cho_factor", "cho_solve", "cond", "expm", "lstsq", "lu", "lu_factor",
+        "lu_solve", "multi_dot", "polar", "solve_triangular", "tensorinv", "tensorsolve",
+        "toeplitz",
+    ),
+    "_roots": ("sqrtm",),
+    "_tridiagonal": ("tridiagonal_solve",),
+}  # fmt: skip
+HOME = {name: home for home, names in LATER.items() for name in names}
+__all__ += list(HOME)
 
 
 if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        raise lazy.module("tetrad.arrays.suggestions").absent("linalg", name)
+        if name not in HOME:
+            raise lazy.module("tetrad.arrays.suggestions").absent("linalg", name)
+        globals()[name] = found = getattr(lazy.module(f"tetrad.linalg.{HOME[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

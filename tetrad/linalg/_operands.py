@@ -12,6 +12,7 @@ from tetrad.arrays.indexing import reshaped
 from tetrad.arrays.manipulation import (
     moveaxis,
 )
+from tetrad.core.config import config
 from tetrad.core.dtypes import DType, bf16, f16, f32
 from tetrad.core.errors import ShapeError, TetradError
 from tetrad.core.op import REGISTRY
@@ -41,6 +42,12 @@ def numbers(*args: Any) -> tuple[list[Array], DType]:
     dtype = as_float(arrays[0].dtype)
     wide = f32 if dtype in (f16, bf16) else dtype
     return [convert(x, wide) for x in arrays], dtype
+
+
+def policy(on_failure: str | None, singular: str | None = None) -> str:
+    """What a matrix without an answer leads to: what is asked for, or the setting."""
+    asked = singular if on_failure is None else on_failure
+    return str(config.linalg_failure) if asked is None else asked
 
 
 def matrix_operand(name: str, x: Any) -> tuple[Array, DType]:

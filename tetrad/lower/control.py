@@ -26,9 +26,10 @@ class LowerGraph(Protocol):
     def __call__(self, graph: Graph, placed: frozenset[int]) -> Schedule: ...
 
 
-def lower_control(node: Node, memory: Memory, lower: LowerGraph) -> Step:
+def lower_control(node: Node, memory: Memory, lower: LowerGraph, in_rows: bool = True) -> Step:
+    """`in_rows`: a carry may live in the rows of a result."""
     if node.op is scan:
-        return lower_scan(node, memory, lower)
+        return lower_scan(node, memory, lower, in_rows)
     return (
         lower_while(node, memory, lower)
         if node.op is while_loop
@@ -45,10 +46,12 @@ def outputs_of(node: Node, memory: Memory) -> tuple[Slot, ...]:
     return tuple(outputs)
 
 
-def lower_scan(node: Node, memory: Memory, lower: LowerGraph) -> Step:
+def lower_scan(node: Node, memory: Memory, lower: LowerGraph, in_rows: bool) -> Step:
     consts, carries = node.param("consts"), node.param("carries")
     stays, body = updates_by(node), node.param("body")
-    rows = tuple(-1 if i in stays else row_of(body, i, carries) for i in range(carries))
+    rows = tuple(
+        -1 if i in stays or not in_rows else row_of(body, i, carries) for i in range(carries)
+    )
     inputs, outputs = tuple(memory.slots[i] for i in node.inputs), outputs_of(node, memory)
     spares = tuple(
         None if i in stays or rows[i] >= 0 else spare(memory, i, outputs[i]) for i in range(carries)

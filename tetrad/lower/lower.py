@@ -26,7 +26,7 @@ from tetrad.lower.merge_kernels import Siblings, Told, describe_merged, told
 from tetrad.lower.op_kernels import lower_op
 from tetrad.passes.fused import Fused
 from tetrad.passes.in_place_updates import home, updates_of
-from tetrad.passes.plan_scan import ScanPlan
+from tetrad.passes.plan_loop import LoopPlan
 from tetrad.passes.step import show_step
 from tetrad.schedule.build import constant_slot, input_slot, output_slot, temp_slot
 from tetrad.schedule.nodes import Call, Launch, Leaf, Schedule, Slot, Step
@@ -36,6 +36,7 @@ column_reductions = lazy.later("tetrad.lower.column_reductions")
 concat = lazy.later("tetrad.lower.concat")
 scan_in_lanes = lazy.later("tetrad.lower.scan_in_lanes")
 scan_in_workgroup = lazy.later("tetrad.lower.scan_in_workgroup")
+linked_loop = lazy.later("tetrad.lower.linked_loop")
 Generator = Callable[[Group, list[Node], Memory], "Launch | list[Launch] | list[Leaf]"]
 GENERATORS: dict[str, Generator] = {  # most are loaded when a group first is of their kind
     "map": lower_map,
@@ -54,8 +55,10 @@ class Lowerer:
         self,
         machine: Machine,
         begin: Callable[[Program], None] = lambda program: None,
+        is_inside: bool = False,
     ) -> None:
-        self.machine, self.begin = machine, begin
+        """`is_inside`: what is lowered becomes part of a larger kernel."""
+        self.machine, self.begin, self.is_inside = machine, begin, is_inside
         self.done: dict[tuple[Graph, frozenset[int]], Schedule] = {}
         self.fused: dict[Graph, Fused] = {}  # of the graphs that those lowered so far hold
         self.templates: dict[Hashable, Template] = {}
@@ -120,15 +123,36 @@ class Lowerer:
                 )
             ]
         if group.kind in CONTROL:
-            whole = lower_in_one(group.root, fused.scans, memory)
+            whole = self.lower_in_one(group.root, fused.loops, memory)
             if whole is not None:
                 self.begin(whole.program)
-            return [whole or lower_control(group.root, memory, self.lower_called)]
+            lower = self.lower_called
+            return [whole or lower_control(group.root, memory, lower, not self.is_inside)]
         if group.kind != "item" and generator(group) is None:
             raise UnsupportedError(
                 f"{group.root.op.name} is not compiled yet", source=group.root.source
             )
         return []
+
+    def lower_in_one(
+        self, node: Node, plans: Mapping[Node, LoopPlan], memory: Memory
+    ) -> Launch | None:
+        """A loop that is planned as one kernel; None if its kernels cannot be linked."""
+        plan = plans.get(node)
+        if plan is None or not plan.is_one_kernel:
+            return None
+        made: Launch | None = None
+        match plan.how:
+            case "in_lanes":
+                made = scan_in_lanes.lower_in_lanes(node, plan, memory)
+            case "in_workgroup":
+                made = scan_in_workgroup.lower_in_workgroup(node, plan, memory)
+            case "linked" if not self.is_inside:
+                inner = Lowerer(self.machine, is_inside=True)
+                inner.fused = self.fused
+                step = lower_control(node, memory, inner.lower_called, in_rows=False)
+                made = linked_loop.linked_loop(step, memory)
+        return made
 
     def launches_of(
         self, group: Group, inputs: list[Node], memory: Memory, look: Look, siblings: Siblings
@@ -167,19 +191,6 @@ def is_generated(group: Group) -> bool:
     return generator(group) is not None and not all(0 in kind.shape for kind in group.root.types)
 
 
-def lower_in_one(node: Node, plans: Mapping[Node, ScanPlan], memory: Memory) -> Launch | None:
-    """A scan that is planned as one kernel."""
-    plan = plans.get(node)
-    if plan is None or not plan.is_one_kernel:
-        return None
-    made: Launch = (
-        scan_in_lanes.lower_in_lanes(node, plan, memory)
-        if plan.how == "in_lanes"
-        else scan_in_workgroup.lower_in_workgroup(node, plan, memory)
-    )
-    return made
-
-
 def with_copies(lowered: Schedule, machine: Machine, placed: frozenset[int]) -> Schedule:
     """Outputs that are inputs, constants or the same as an earlier output, each in memory of its
     own."""
@@ -206,7 +217,7 @@ def assign_slots(
     """Memory for inputs, constants, outputs and every node a group writes; an update lies where its
     operand lies."""
     slots: dict[Node, Slot] = {}
-    results = set(graph.outputs)  # each has memory of its own shape
+    results = {*graph.outputs, *map(home, graph.outputs)}  # each has memory of its own shape
     alone = {g.root for g in groups if g.members == (g.root,)}
     for i, node in enumerate(graph.inputs):
         slots[node] = input_slot(i, node.type)
@@ -238,7 +249,7 @@ def is_view(group: Group, slots: Mapping[Node, Slot], kept: Container[Node]) -> 
         return False
     source = root.inputs[0]
     if root in slots and slots[root].kind == "output":
-        return slots.get(source) is slots[root]
+        return slots.get(home(source)) is slots[root]
     return source.op.leaf or source in kept
 
 
@@ -246,11 +257,13 @@ def written_as(
     node: Node, kept: Container[Node], slots: Mapping[Node, Slot], alone: Container[Node]
 ) -> Iterator[Node]:
     """What a result is a reshape of, if it may be written to the result's memory: it has memory, of
-    its own, and no kernel writes the reshape beside other results."""
+    its own or that of an array it is an update of, and no kernel writes the reshape beside other
+    results."""
     while node.op.view and node in alone and (node := node.inputs[0]) in kept:
-        if node in slots or home(node) is not node:
+        place = home(node)
+        if place in slots or place not in kept or len(place.types) > 1:
             return
-        yield node
+        yield place
 
 
 def output_slots(graph: Graph, slots: dict[Node, Slot]) -> tuple[Slot, ...]:

@@ -20,11 +20,11 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
-from tetrad.passes.plan_scan import ScanLoop, ScanPlan, loop_of
+from tetrad.passes.plan_loop import LoopPlan, ScanLoop, loop_of
 from tetrad.schedule.nodes import Launch
 
 
-def lower_in_lanes(node: Node, plan: ScanPlan, memory: Memory) -> Launch:
+def lower_in_lanes(node: Node, plan: LoopPlan, memory: Memory) -> Launch:
     """One kernel for the whole scan."""
     loop, shape = loop_of(node), plan.lanes
     frame = Frame(f"scan_{work_name(loop.body)}", memory)

@@ -24,14 +24,14 @@ from tetrad.loopnest.index import Space, offset
 from tetrad.loopnest.reader import At
 from tetrad.lower.scan_in_lanes import rounds
 from tetrad.ops.matmul.epilogue import accumulator, multiply_add
-from tetrad.passes.plan_scan import ScanLoop, ScanPlan, loop_of
+from tetrad.passes.plan_loop import LoopPlan, ScanLoop, loop_of
 from tetrad.schedule.nodes import Launch
 
 VECTORS = 8  # of accumulators at a time
 UNROLLED = 2  # vectors of a walk that are written out
 
 
-def lower_in_workgroup(node: Node, plan: ScanPlan, memory: Memory) -> Launch:
+def lower_in_workgroup(node: Node, plan: LoopPlan, memory: Memory) -> Launch:
     """One kernel for the whole scan."""
     loop, groups = loop_of(node), plan.groups
     work = sum(

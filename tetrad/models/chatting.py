@@ -60,10 +60,11 @@ def chat_turn(
     template: Mapping[str, Any] | None = None,
     grammar: Any = None,
     json_schema: Any = None,
+    chat_template: Any = None,
 ) -> ChatTurn:
     """What `Model.turn` tells."""
     variables = checked_variables(template)
-    chosen = model.parts.tool_template if tools else model.template
+    chosen = chat_template or (model.parts.tool_template if tools else model.template)
     dialect = model.dialect(chosen.source)
     guarded, guard = guarded_messages(messages, model.tokenizer)
     checked_messages(guarded)

@@ -419,6 +419,7 @@ class Model:
         think                 True or False: reasoning on or off; None: as the template has it
         template              further variables of the chat template
         grammar, json_schema  of what is said besides reasoning and calls
+        chat_template         a `ChatTemplate` in the place of the model's own
         """
         turn: ChatTurn = lazy.module("tetrad.models.chatting").chat_turn(self, messages, **given)
         return turn

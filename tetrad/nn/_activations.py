@@ -26,7 +26,7 @@ def identity(x: Any) -> Array:
 
 def tanh(x: Any) -> Array:
     """The hyperbolic tangent."""
-    return td.tanh(x)  # type: ignore[no-any-return]
+    return td.tanh(x)
 
 
 def swish(x: Any) -> Array:

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any, NoReturn
 
 from tetrad.arrays import functions as td
+from tetrad.arrays.linear import check_precision, in_dtype
 from tetrad.core.errors import DtypeError, SettingError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import product as total
@@ -21,7 +22,7 @@ from tetrad.ops.conv.geometry import weight_shape
 from tetrad.ops.conv.op import conv
 from tetrad.ops.rules import FLOATS
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, common
+from tetrad.tracing.operands import as_array, common, convert
 
 Ints = tuple[int, ...]
 Pairs = tuple[tuple[int, int], ...]
@@ -142,17 +143,22 @@ def conv_general_dilated(
     lhs: Any, rhs: Any, window_strides: Sequence[int], padding: str | Sequence[tuple[int, int]], *,
     lhs_dilation: Sequence[int] | None = None, rhs_dilation: Sequence[int] | None = None,
     dimension_numbers: tuple[str, str, str] | None = None, feature_group_count: int = 1,
+    precision: Any = None, preferred_element_type: Any = None,
 ) -> Array:  # fmt: skip
     """The convolution of `jax.lax`, of one to three spatial axes. `lhs_dilation` puts holes between
     elements of x; padding counts them, and may be negative. `dimension_numbers` are the letters of
-    the axes of both sides and of the result, ("NCHW", "OIHW", "NCHW") unless given.
+    the axes of both sides and of the result, ("NCHW", "OIHW", "NCHW") unless given. `precision` and
+    `preferred_element_type` as in `td.matmul`.
 
     >>> import tetrad as td
     >>> x = td.asarray([[[1.0, 2.0, 3.0]]])
     >>> conv_general_dilated(x, td.asarray([[[1.0, 10.0]]]), (1,), [(1, 1)], lhs_dilation=(2,))
     Array([[[10.,  1., 20.,  2., 30.,  3.]]], float32)
     """
-    name, x = "conv_general_dilated", as_array(lhs)
+    name = "conv_general_dilated"
+    check_precision(name, precision)
+    (x, weight), kind = in_dtype(name, (lhs, rhs), None, preferred_element_type)
+    x, weight = convert(x, kind), convert(weight, kind)
     axes = x.ndim - 2
     if axes not in SPATIAL:
         fail(ShapeError, f"{name}: lhs {x.type} has {axes} spatial axes", "1 to 3 are supported")
@@ -162,7 +168,7 @@ def conv_general_dilated(
     given = (window_strides, "VALID", rhs_dilation or 1, feature_group_count)
     made = Convolution(name, axes, *given, f"NC{letters}", f"OI{letters}")
     x = td.permute_dims(x, _order(name, left, f"NC{letters}"))
-    w = td.permute_dims(as_array(rhs), _order(name, right, f"OI{letters}"))
+    w = td.permute_dims(weight, _order(name, right, f"OI{letters}"))
     found = made.apply(x, w, None, holes=lhs_dilation or 1, widths=padding)
     return td.permute_dims(found, _order(name, f"NC{letters}", result))
 

@@ -150,7 +150,7 @@ def binary_cross_entropy(
 
 
 def _log_of_rest(p: Array) -> Array:
-    return td.log1p(-p)  # type: ignore[no-any-return]
+    return td.log1p(-p)
 
 
 def _held_log(log: Any, p: Array) -> Array:

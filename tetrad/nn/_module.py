@@ -96,7 +96,7 @@ class Module:
         if type(self) is not type(other):
             return False
         (mine, shape), (theirs, other_shape) = flatten(self), flatten(other)
-        return shape is other_shape and all(map(_is_same, mine, theirs))
+        return shape == other_shape and all(map(_is_same, mine, theirs))
 
     __hash__ = object.__hash__
 

@@ -233,7 +233,7 @@ def _states(
 
 def _init(
     cell: RecurrentCell, key: Any, inputs: int, hidden: int, *, num_layers: int = 1,
-    bidirectional: bool = False, bias: bool = True, dtype: Any = f32,
+    bidirectional: bool = False, bias: bool = True, dtype: Any = float,
 ) -> dict[str, Array]:  # fmt: skip
     if min(inputs, hidden, num_layers) < 1:
         raise SettingError(f"{cell.name}_init: sizes", "at least 1", (inputs, hidden, num_layers))

@@ -13,7 +13,7 @@ from typing import Any
 
 from tetrad import nn, random
 from tetrad.arrays import functions as td
-from tetrad.core.dtypes import as_dtype, f32
+from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.nn import initializers
 from tetrad.tracing.array import Array, fail
@@ -58,9 +58,10 @@ def multi_head_attention(
     (2, 10, 32)
     """
     _check_names("multi_head_attention", weights, _attention_names(weights))
+    keys_are_queries, values_are_keys = key is None or key is query, value is None or value is key
     query = as_array(query)
-    key = query if key is None else as_array(key)
-    value = key if value is None else as_array(value)
+    key = query if keys_are_queries else as_array(key)
+    value = key if values_are_keys else as_array(value)
     parts = _projected(weights, (query, key, value))
     size = _head_size(weights, parts[0], num_heads)
     q, k, v = (td.reshape(x, (*x.shape[:-1], x.shape[-1] // size, size)) for x in parts)
@@ -110,7 +111,7 @@ def _head_size(weights: Weights, q: Array, num_heads: int) -> int:
 
 def multi_head_attention_init(
     key: Any, size: int, *, num_heads: int, num_kv_heads: int | None = None, bias: bool = True,
-    dtype: Any = f32,
+    dtype: Any = float,
 ) -> dict[str, Array]:  # fmt: skip
     """Weights of `multi_head_attention`: Glorot's uniform ones, biases zero. Fewer `num_kv_heads`
     are shared by groups of query heads."""
@@ -167,7 +168,7 @@ def gated_feed_forward(weights: Weights, x: Any, *, activation: str = "silu") ->
 
 
 def gated_feed_forward_init(
-    key: Any, size: int, hidden: int, *, bias: bool = False, dtype: Any = f32
+    key: Any, size: int, hidden: int, *, bias: bool = False, dtype: Any = float
 ) -> dict[str, Array]:
     """Weights of `gated_feed_forward`: Glorot's uniform ones."""
     keys, shapes = (
@@ -286,14 +287,14 @@ def _check_names(who: str, weights: Weights, names: tuple[str, ...]) -> None:
 
 
 def transformer_encoder_layer_init(
-    key: Any, size: int, *, num_heads: int, hidden: int, bias: bool = True, dtype: Any = f32
+    key: Any, size: int, *, num_heads: int, hidden: int, bias: bool = True, dtype: Any = float
 ) -> dict[str, Array]:
     """Weights of `transformer_encoder_layer`."""
     return _layer_init(key, size, num_heads, hidden, ("self_attn",), bias, dtype)
 
 
 def transformer_decoder_layer_init(
-    key: Any, size: int, *, num_heads: int, hidden: int, bias: bool = True, dtype: Any = f32
+    key: Any, size: int, *, num_heads: int, hidden: int, bias: bool = True, dtype: Any = float
 ) -> dict[str, Array]:
     """Weights of `transformer_decoder_layer`."""
     return _layer_init(key, size, num_heads, hidden, ("self_attn", "multihead_attn"), bias, dtype)

@@ -13,7 +13,6 @@ from typing import Any
 
 from tetrad import random
 from tetrad.arrays import functions as td
-from tetrad.core.dtypes import f32
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.linalg import diagonal, qr
@@ -32,33 +31,33 @@ MODES: dict[str, Callable[[float, float], float]] = {
 KEPT = 0.87962566103423978
 
 
-def zeros(key: Any, shape: Any, dtype: Any = f32) -> Array:
+def zeros(key: Any, shape: Any, dtype: Any = float) -> Array:
     """Zeros; the key is not looked at."""
     return td.zeros(shape, dtype=dtype)
 
 
-def ones(key: Any, shape: Any, dtype: Any = f32) -> Array:
+def ones(key: Any, shape: Any, dtype: Any = float) -> Array:
     """Ones; the key is not looked at."""
     return td.ones(shape, dtype=dtype)
 
 
-def constant(value: Any, dtype: Any = f32) -> Initializer:
+def constant(value: Any, dtype: Any = float) -> Initializer:
     """One value, or an array that is broadcast."""
     return lambda key, shape, dtype=dtype: td.broadcast_to(td.asarray(value, dtype=dtype), shape)
 
 
-def uniform(scale: float = 1e-2, dtype: Any = f32) -> Initializer:
+def uniform(scale: float = 1e-2, dtype: Any = float) -> Initializer:
     """Numbers in [0, scale), all equally likely."""
     return lambda key, shape, dtype=dtype: random.uniform(key, shape, dtype) * scale
 
 
-def normal(stddev: float = 1e-2, dtype: Any = f32) -> Initializer:
+def normal(stddev: float = 1e-2, dtype: Any = float) -> Initializer:
     """Normal numbers of this standard deviation."""
     return lambda key, shape, dtype=dtype: random.normal(key, shape, dtype) * stddev
 
 
 def truncated_normal(
-    stddev: float = 1e-2, dtype: Any = f32, lower: float = -2.0, upper: float = 2.0
+    stddev: float = 1e-2, dtype: Any = float, lower: float = -2.0, upper: float = 2.0
 ) -> Initializer:
     """Normal numbers between two bounds, which count standard deviations."""
     return lambda key, shape, dtype=dtype: (
@@ -73,7 +72,7 @@ def variance_scaling(
     in_axis: Axes = -2,
     out_axis: Axes = -1,
     batch_axis: Axes = (),
-    dtype: Any = f32,
+    dtype: Any = float,
 ) -> Initializer:
     """Numbers of variance scale / n: n is how many of them meet in one result of the layer, or come
     from one operand.
@@ -141,7 +140,7 @@ def scaled(scale: float, mode: str, distribution: str) -> Callable[..., Initiali
     """`variance_scaling` with its first three arguments."""
 
     def made(
-        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = f32
+        in_axis: Axes = -2, out_axis: Axes = -1, batch_axis: Axes = (), dtype: Any = float
     ) -> Initializer:
         return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
 
@@ -157,7 +156,7 @@ he_uniform = scaled(2.0, "fan_in", "uniform")
 he_normal = scaled(2.0, "fan_in", "truncated_normal")
 
 
-def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = f32) -> Initializer:
+def orthogonal(scale: float = 1.0, column_axis: int = -1, dtype: Any = float) -> Initializer:
     """A matrix with orthonormal columns (or rows, if these are fewer), times a scale; its columns
     lie along an axis.
 

@@ -27,6 +27,7 @@ REGISTRY.later = (
     "tetrad.ops.running.op",
     "tetrad.ops.pool.op",
     "tetrad.ops.scatter.op",
+    "tetrad.ops.scatter.update",
     "tetrad.ops.sort.op",
     "tetrad.ops.dynamic.op",
     "tetrad.ops.random",

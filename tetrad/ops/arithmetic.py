@@ -54,6 +54,7 @@ POWERS = transcendental_dtypes("pow") + INTS
 
 @op(
     type=same_type("add", ANY_NUMBERS),
+    truth="logical_or",
     cases=same_shaped(2, ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
@@ -106,6 +107,7 @@ subtract.jvp(lambda t, z, x, y: t, lambda t, z, x, y: -t)
 
 @op(
     type=same_type("multiply", ANY_NUMBERS),
+    truth="logical_and",
     cases=same_shaped(2, ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
@@ -181,6 +183,7 @@ negative.transpose(lambda ct, x: -ct)
 
 @op(
     type=real_type("abs", ANY_NUMBERS),
+    truth="",
     cases=unary(ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
@@ -453,7 +456,13 @@ pow_.jvp(_pow_by_base, _pow_by_exponent)
 # -- rounding, extremes ----------------------------------------------------------------------------
 
 
-@op(type=same_type("floor"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(
+    type=same_type("floor"),
+    truth="",
+    cases=unary(NUMBERS),
+    dtypes=NUMBERS,
+    promote="numeric",
+)
 @ieee
 def floor(x: Array) -> Array:
     """The largest whole number that is not above x; integers stay.
@@ -472,7 +481,13 @@ def floor_lower(k: KernelBuilder, x: Val) -> Val:
 floor.jvp(no_change)
 
 
-@op(type=same_type("ceil"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(
+    type=same_type("ceil"),
+    truth="",
+    cases=unary(NUMBERS),
+    dtypes=NUMBERS,
+    promote="numeric",
+)
 @ieee
 def ceil(x: Array) -> Array:
     """The smallest whole number that is not below x; integers stay.
@@ -491,7 +506,13 @@ def ceil_lower(k: KernelBuilder, x: Val) -> Val:
 ceil.jvp(no_change)
 
 
-@op(type=same_type("trunc"), cases=unary(NUMBERS), dtypes=NUMBERS, promote="numeric")
+@op(
+    type=same_type("trunc"),
+    truth="",
+    cases=unary(NUMBERS),
+    dtypes=NUMBERS,
+    promote="numeric",
+)
 @ieee
 def trunc(x: Array) -> Array:
     """x without its fraction; integers stay.
@@ -537,6 +558,7 @@ round_.jvp(no_change)
 
 @op(
     type=same_type("minimum"),
+    truth="logical_and",
     cases=same_shaped(2, NUMBERS),
     dtypes=NUMBERS,
     promote="numeric",
@@ -559,6 +581,7 @@ def minimum_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
 
 @op(
     type=same_type("maximum"),
+    truth="logical_or",
     cases=same_shaped(2, NUMBERS),
     dtypes=NUMBERS,
     promote="numeric",

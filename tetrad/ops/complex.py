@@ -70,6 +70,7 @@ def complex_(re: Array, im: Array) -> Array:
 
 @op(
     type=real_type("real", ANY_NUMBERS),
+    truth="",
     cases=unary(ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",
@@ -130,6 +131,7 @@ complex_.jvp(
 
 @op(
     type=same_type("conj", ANY_NUMBERS),
+    truth="",
     cases=unary(ANY_NUMBERS),
     dtypes=ANY_NUMBERS,
     promote="numeric",

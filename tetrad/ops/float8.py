@@ -63,7 +63,7 @@ FORMATS = {
 def format_of(name: str, dtype: DType) -> Float8Format:
     if not dtype.is_float8:
         raise DtypeError(f"{name}: takes {', '.join(FORMATS)}, got {dtype}")
-    return FORMATS[dtype.name]
+    return FORMATS[dtype.short_name]
 
 
 # -- bytes -----------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def decode_float8(x: Array, *, dtype: DType) -> Array:
 def decode_float8_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
     """The bits, where f32 has them, are the number but for the bias of its exponent: a power of
     two, exact for subnormals too."""
-    fmt = FORMATS[dtype.name]
+    fmt = FORMATS[dtype.short_name]
     code = k.cast(x, u32)
     size = code & (SIGN - 1)
     number = k.bitcast(size << (FRACTION - fmt.fraction), f32) * 2.0 ** (BIAS - fmt.bias)
@@ -184,7 +184,9 @@ def encode_float8(x: Array, *, dtype: DType) -> Array:
         # ml_dtypes comes through f32, rounding twice
         near = odd_f32(x) if x.dtype == np.float64 else x
         codes = np.asarray(near).astype(dtype.dtype).view(np.uint8)
-    return np.where(np.isnan(x) | is_nan(codes, dtype), np.uint8(FORMATS[dtype.name].nan), codes)
+    return np.where(
+        np.isnan(x) | is_nan(codes, dtype), np.uint8(FORMATS[dtype.short_name].nan), codes
+    )
 
 
 def is_nan(codes: Array, dtype: DType) -> Array:
@@ -195,7 +197,7 @@ def is_nan(codes: Array, dtype: DType) -> Array:
 def encode_float8_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
     """Normal numbers are rounded as integers. Subnormal ones by an addition, after which the last
     bit of f32 is the last bit of the code."""
-    fmt = FORMATS[dtype.name]
+    fmt = FORMATS[dtype.short_name]
     near = lower_odd_f32(k, x) if x.dtype is f64 else x
     size, bits = k.abs(near), k.bitcast(k.abs(near), i32)
     cut = FRACTION - fmt.fraction

@@ -8,11 +8,12 @@ after the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tetrad.core.dtypes import i64, index
+from tetrad.core.dtypes import i32, i64, index
 from tetrad.core.errors import ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import Size
@@ -171,10 +172,19 @@ def checked_index(indices: Array, *, size: int, axis: int, what: str) -> Array:
 def checked_index_read(
     k: KernelBuilder, at: At, indices: Reader, *, size: Size, axis: int, what: str
 ) -> Val:
-    given = k.cast(indices(at), index)
-    found, bad = wrapped_index(k, given, indices.value_of(size))
-    indices.check(bad, given)
+    given = indices(at)
+    found, bad = narrow_index(k, given, size, indices.value_of)
+    indices.check(bad, k.cast(given, index))
     return k.cast(found, indices.dtype)
+
+
+def narrow_index(
+    k: KernelBuilder, given: Val, size: Size, value_of: Callable[[Size], Val]
+) -> tuple[Val, Val]:
+    """`wrapped_index` in 32 bits where they hold the index and the size."""
+    if given.dtype is i32 and isinstance(size, int) and size < 1 << 31:
+        return wrapped_index(k, given, k.const(size, i32))
+    return wrapped_index(k, k.cast(given, index), value_of(size))
 
 
 checked_index.not_differentiable("indices are integers")

@@ -559,6 +559,32 @@ copy.transpose(lambda ct, x, *, which=0: ct)
 copy.batch(batched_as_is(copy))
 
 
+@op(
+    type=lambda x, *, called="": x,
+    kind="movement",
+    cases=lambda rng: Case((_any_array(rng),), {"called": "kept"}),
+    dtypes=EVERY,
+    public=False,
+)
+def checkpoint_name(x: Array, *, called: str = "") -> Array:
+    """The operand, under a name that policies of `td.checkpoint` ask for. Programs are compiled
+    without it.
+
+    >>> checkpoint_name(np.array([1, 2]), called="kept")
+    array([1, 2])
+    """
+    return x
+
+
+@checkpoint_name.read
+def checkpoint_name_read(k: KernelBuilder, at: At, x: Reader, *, called: str = "") -> Val:
+    return x(at)
+
+
+checkpoint_name.transpose(lambda ct, x, *, called="": ct)
+checkpoint_name.batch(batched_as_is(checkpoint_name))
+
+
 def after_type(x: ArrayType, *before: ArrayType) -> ArrayType:
     return x
 

@@ -33,10 +33,21 @@ from tetrad.ops.convert import cast
 from tetrad.ops.dynamic.op import dynamic_slice, dynamic_update_slice
 from tetrad.ops.gather import gather
 from tetrad.ops.matmul.op import matmul
-from tetrad.ops.movement import concat, copy, expand, pad, reshape, slice_, stop_gradient, transpose
+from tetrad.ops.movement import (
+    checkpoint_name,
+    concat,
+    copy,
+    expand,
+    pad,
+    reshape,
+    slice_,
+    stop_gradient,
+    transpose,
+)
 from tetrad.ops.reduce import reduce_prod, reduce_sum
 from tetrad.ops.running.op import cumprod, cumprod_parts, cumsum, product_parts
-from tetrad.ops.scatter.op import add_at, scatter_add
+from tetrad.ops.scatter.op import scatter_add
+from tetrad.ops.scatter.update import add_at, set_at
 from tetrad.ops.transcendental import atan2
 
 if TYPE_CHECKING:
@@ -61,10 +72,14 @@ def each_part(op: Op) -> None:
     op.split(rule)
 
 
-for alike in (add, subtract, negative, round_, where, reduce_sum, cumsum, scatter_add, add_at):
+for alike in (add, subtract, negative, round_, where, reduce_sum, cumsum):
     each_part(alike)
-for movement in (transpose, reshape, expand, slice_, concat, copy, gather, stop_gradient):
+for placed in (scatter_add, add_at, set_at):
+    each_part(placed)
+for movement in (transpose, reshape, expand, slice_, concat, copy, gather):
     each_part(movement)
+for same in (stop_gradient, checkpoint_name):
+    each_part(same)
 for dynamic in (dynamic_slice, dynamic_update_slice):
     each_part(dynamic)
 

@@ -44,13 +44,22 @@ from tetrad.optim.scaling import (
 from tetrad.optim.schedules import (
     constant_schedule,
     cosine_decay_schedule,
+    cosine_onecycle_schedule,
     exponential_decay,
     join_schedules,
+    linear_onecycle_schedule,
     linear_schedule,
     piecewise_constant_schedule,
+    piecewise_interpolate_schedule,
     polynomial_schedule,
+    sgdr_schedule,
+    warmup_constant_schedule,
     warmup_cosine_decay_schedule,
+    warmup_exponential_decay_schedule,
 )  # fmt: skip
+
+if TYPE_CHECKING:
+    from tetrad.optim.later import *  # noqa: F403
 
 __all__ = [
     "GradientTransformation", "apply_updates", "chain", "identity", "masked",
@@ -61,17 +70,50 @@ __all__ = [
     "scale_by_rss", "scale_by_schedule", "scale_by_stddev", "trace",
     "constant_schedule", "cosine_decay_schedule", "exponential_decay", "join_schedules",
     "linear_schedule",
-    "piecewise_constant_schedule", "polynomial_schedule", "warmup_cosine_decay_schedule",
+    "cosine_onecycle_schedule", "linear_onecycle_schedule",
+    "piecewise_constant_schedule", "piecewise_interpolate_schedule", "polynomial_schedule",
+    "sgdr_schedule", "warmup_constant_schedule", "warmup_cosine_decay_schedule",
+    "warmup_exponential_decay_schedule",
     "AdamState", "EmptyState", "LionState", "MaskedState", "RmsState", "RssState", "ScheduleState",
     "StddevState",
     "TraceState",
 ]  # fmt: skip
 
 
+LATER = {  # in further files, which are loaded when one of them is used
+    "more_optimizers": (
+        "adabelief", "adadelta", "adafactor", "adamax", "adamaxw", "adan", "amsgrad", "fromage",
+        "lamb", "lars", "nadam", "nadamw", "noisy_sgd", "novograd", "optimistic_gradient_descent",
+        "radam", "rprop", "sign_sgd", "sm3", "yogi",
+    ),
+    "moments": (
+        "scale_by_adadelta", "scale_by_adamax", "scale_by_adan", "scale_by_amsgrad",
+        "scale_by_belief", "scale_by_novograd", "scale_by_optimistic_gradient", "scale_by_radam",
+        "scale_by_rprop", "scale_by_sm3", "scale_by_yogi",
+    ),
+    "norms": (
+        "adaptive_grad_clip", "add_noise", "centralize", "clip_by_block_rms",
+        "keep_params_nonnegative", "normalize_by_update_norm", "scale_by_factored_rms",
+        "scale_by_param_block_norm", "scale_by_param_block_rms", "scale_by_sign",
+        "scale_by_trust_ratio", "set_to_zero", "zero_nans",
+    ),
+    "wrappers": (
+        "LookaheadParams", "MultiSteps", "MultiStepsState", "InjectHyperparamsState",
+        "apply_every", "apply_if_finite", "ema", "incremental_update", "inject_hyperparams",
+        "lookahead", "multi_transform", "partition", "periodic_update",
+    ),
+}  # fmt: skip
+HOME = {name: home for home, names in LATER.items() for name in names}
+__all__ += list(HOME)
+
+
 if not TYPE_CHECKING:  # which would take any name for one of ours
 
     def __getattr__(name: str) -> Any:
-        raise lazy.module("tetrad.arrays.suggestions").absent("optim", name)
+        if name not in HOME:
+            raise lazy.module("tetrad.arrays.suggestions").absent("optim", name)
+        globals()[name] = found = getattr(lazy.module(f"tetrad.optim.{HOME[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

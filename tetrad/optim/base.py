@@ -84,7 +84,7 @@ def map_trees(
     columns = [leaves]
     for other in others:
         found, other_shape = flatten(other)
-        if other_shape is not shape:
+        if other_shape != shape:
             wanted, came = (
                 ", ".join(s.leaf_names("tree")) or "nothing" for s in (other_shape, shape)
             )
@@ -222,16 +222,16 @@ def flags_of(mask: tuple[list[Any], TreeDef], shape: TreeDef) -> Iterator[bool]:
                     TraceError,
                     f"masked: a mask is a tree of bools, it has {an(type(flag).__name__)}",
                 )
-            yield from (flag for _ in below.leaf_names())
+            yield from [flag] * below.num_leaves
             return
-        if (part.container, part.data, len(part.children)) != (
+        if (part.container, part.data, len(part.parts)) != (
             below.container,
             below.data,
-            len(below.children),
+            len(below.parts),
         ):
             hint = "use the containers of the tree; a bool may stand for a subtree"
             fail(TraceError, "masked: the mask has other containers or keys than the tree", hint)
-        for each, other in zip(part.children, below.children, strict=True):
+        for each, other in zip(part.parts, below.parts, strict=True):
             yield from walk(each, other)
 
     return walk(mask[1], shape)

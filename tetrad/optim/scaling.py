@@ -133,18 +133,19 @@ def add_decayed_weights(
 
     @guarded
     def update(updates: Tree, params: Tree) -> Tree:
-        if params is None:
-            fail(
-                TraceError,
-                "add_decayed_weights needs the parameters",
-                "call update(gradients, state, params)",
-            )
+        needed("add_decayed_weights", params)
         return map_trees(
             "add_decayed_weights", lambda u, p: u + times(weight_decay, p), updates, params
         )
 
     decay = stateless(update)
     return decay if mask is None else masked(decay, mask)
+
+
+def needed(step: str, params: Tree) -> None:
+    if params is None:
+        message = f"{step} needs the parameters"
+        fail(TraceError, message, "call update(gradients, state, params)")
 
 
 # -- moments ---------------------------------------------------------------------------------------
@@ -198,13 +199,19 @@ def corrected(tree: Tree, decay: float, count: Array) -> Tree:
     Written with expm1: 1 - 0.999**1 in f32 would be wrong in the fifth digit. One division for all
     elements: dividing each would take the processor longer than reading them.
     """
-    exponent = math.log(decay) if decay > 0 else -math.inf
+    exponent = log_of(decay)
 
     def step(x: Leaf) -> Leaf:
         wide = f32 if x.dtype.bits < 32 else x.dtype
         return x * td.astype(-1 / td.expm1(td.astype(count, wide) * exponent), x.dtype)
 
     return tree_map(step, tree)
+
+
+def log_of(decay: Any) -> Any:
+    if isinstance(decay, Array):
+        return td.log(decay)
+    return math.log(decay) if decay > 0 else -math.inf
 
 
 def trace(

@@ -8,13 +8,13 @@ f32. For a count in f64 it is one of f64: `rate_at` counts so where updates are 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
 from tetrad.arrays import functions as td
 from tetrad.core.dtypes import f32, f64
-from tetrad.core.errors import ShapeError
+from tetrad.core.errors import SettingError, ShapeError
 from tetrad.optim.settings import check_number, check_positive
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import as_array
@@ -188,3 +188,104 @@ def join_schedules(schedules: Sequence[Schedule], boundaries: Sequence[int]) -> 
         return value
 
     return counts_in_floats(schedule) if all(takes_floats(s) for s in schedules) else schedule
+
+
+def warmup_constant_schedule(init_value: float, peak_value: float, warmup_steps: int) -> Schedule:
+    """Evenly up to peak_value, where it stays."""
+    return linear_schedule(init_value, peak_value, warmup_steps)
+
+
+def warmup_exponential_decay_schedule(
+    init_value: float,
+    peak_value: float,
+    warmup_steps: int,
+    transition_steps: int,
+    decay_rate: float,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
+) -> Schedule:
+    """Evenly up to peak_value, then down by `exponential_decay`."""
+    down = exponential_decay(
+        peak_value, transition_steps, decay_rate, transition_begin, staircase, end_value
+    )
+    if warmup_steps == 0:
+        return down
+    return join_schedules(
+        [linear_schedule(init_value, peak_value, warmup_steps), down], [warmup_steps]
+    )
+
+
+def sgdr_schedule(cosine_kwargs: Iterable[Mapping[str, Any]]) -> Schedule:
+    """Several `warmup_cosine_decay_schedule`, one after the other (Loshchilov and Hutter 2017)."""
+    schedules, bounds, step = [], [], 0
+    for settings in cosine_kwargs:
+        schedules.append(warmup_cosine_decay_schedule(**settings))
+        step += settings["decay_steps"]
+        bounds.append(step)
+    return join_schedules(schedules, bounds[:-1])
+
+
+def piecewise_interpolate_schedule(
+    interpolate_type: str,
+    init_value: float,
+    boundaries_and_scales: Mapping[int, float] | None = None,
+) -> Schedule:
+    """From init_value to its multiple at each boundary, along a line ("linear") or half a wave of
+    the cosine ("cosine")."""
+    if interpolate_type not in ("linear", "cosine"):
+        name = "piecewise_interpolate_schedule: interpolate_type"
+        raise SettingError(name, "'linear' or 'cosine'", interpolate_type)
+    bounds, values = [0], [init_value]
+    for bound, factor in sorted((boundaries_and_scales or {}).items()):
+        check_number("piecewise_interpolate_schedule", f"scale at {bound}", factor, 0)
+        bounds.append(bound)
+        values.append(values[-1] * factor)
+
+    def schedule(count: Any) -> Any:
+        now = as_float(count)
+        value = 0.0 * now + values[-1]
+        for i in reversed(range(len(bounds) - 1)):
+            part = (now - bounds[i]) / max(bounds[i + 1] - bounds[i], 1)
+            if interpolate_type == "cosine":
+                part = 0.5 - 0.5 * td.cos(math.pi * part)
+            between = values[i] + (values[i + 1] - values[i]) * part
+            value = td.where(now < bounds[i + 1], between, value)
+        return td.where(now < 0, 0.0, value)
+
+    return counts_in_floats(schedule)
+
+
+def linear_onecycle_schedule(
+    transition_steps: int,
+    peak_value: float,
+    pct_start: float = 0.3,
+    pct_final: float = 0.85,
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Schedule:
+    """Up to peak_value, down to where it began, and on to nearly nothing, along lines (Smith and
+    Topin 2018)."""
+    check_steps("linear_onecycle_schedule", "transition_steps", transition_steps)
+    bounds = {
+        int(pct_start * transition_steps): div_factor,
+        int(pct_final * transition_steps): 1.0 / div_factor,
+        transition_steps: 1.0 / final_div_factor,
+    }
+    return piecewise_interpolate_schedule("linear", peak_value / div_factor, bounds)
+
+
+def cosine_onecycle_schedule(
+    transition_steps: int,
+    peak_value: float,
+    pct_start: float = 0.3,
+    div_factor: float = 25.0,
+    final_div_factor: float = 1e4,
+) -> Schedule:
+    """Up to peak_value and down to nearly nothing, along halves of waves."""
+    check_steps("cosine_onecycle_schedule", "transition_steps", transition_steps)
+    bounds = {
+        int(pct_start * transition_steps): div_factor,
+        int(transition_steps): 1.0 / (div_factor * final_div_factor),
+    }
+    return piecewise_interpolate_schedule("cosine", peak_value / div_factor, bounds)

@@ -12,7 +12,7 @@ from tetrad.graph.loops import make_scan, replace_loops, scan
 from tetrad.graph.nested import innermost_first, replace_graphs
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import reshape, run, sliced
-from tetrad.passes.plan_scan import has_blocks, plan_scan
+from tetrad.passes.plan_loop import has_blocks, plan_loop
 from tetrad.passes.unroll import steps_of
 
 
@@ -25,7 +25,7 @@ def block_scans(graph: Graph) -> Graph:
 
 
 def blocked_results(loop: Node) -> tuple[Node, ...] | None:
-    is_blocked = loop.op is scan and has_blocks(loop) and plan_scan(loop).how == "blocked"
+    is_blocked = loop.op is scan and has_blocks(loop) and plan_loop(loop).how == "blocked"
     return scan_in_blocks(loop) if is_blocked else None
 
 

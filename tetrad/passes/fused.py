@@ -1,7 +1,7 @@
-"""Passes, fused program: every graph of a program with its groups and the plans of its scans.
+"""Passes, fused program: every graph of a program with its groups and the plans of its loops.
 
 Receives an optimised program, returns a `Fused`, which lowering reads. `passes.fuse` decides which
-nodes share a kernel, `passes.plan_scan` how a scan is computed.
+nodes share a kernel, `passes.plan_loop` how a scan is computed.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from collections.abc import Iterator, Mapping
 from tetrad.core.errors import CompileError
 from tetrad.core.record import record
 from tetrad.graph.group import Group, inputs_of
-from tetrad.graph.loops import scan
+from tetrad.graph.loops import scan, while_loop
 from tetrad.graph.nested import graphs_in
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.graph.text import to_text
 from tetrad.passes.fuse import fuse
-from tetrad.passes.plan_scan import ScanPlan, plan_scan
+from tetrad.passes.plan_loop import LoopPlan, plan_loop
 
 
 @record(eq=False)
 class Fused:
-    """A graph, its groups in execution order, the plans of its scans, and the same for the inner
+    """A graph, its groups in execution order, the plans of its loops, and the same for the inner
     graphs it runs."""
 
     graph: Graph
     groups: tuple[Group, ...]
-    scans: Mapping[Node, ScanPlan]
+    loops: Mapping[Node, LoopPlan]
     inner: Mapping[Graph, Fused]
 
 
@@ -50,10 +50,10 @@ class _Fuser:
     def fused(self, graph: Graph) -> Fused:
         if graph not in self.done:
             nodes = graph.nodes()
-            scans = {node: plan_scan(node, self.groups) for node in nodes if node.op is scan}
-            stepped = [n for n in nodes if n not in scans or not scans[n].is_one_kernel]
+            loops = {n: plan_loop(n, self.groups) for n in nodes if n.op in (scan, while_loop)}
+            stepped = [n for n in nodes if n not in loops or not loops[n].is_written_whole]
             inner = {g: self.fused(g) for node in stepped for g in held_by(node)}
-            self.done[graph] = Fused(graph, self.groups(graph), scans, inner)
+            self.done[graph] = Fused(graph, self.groups(graph), loops, inner)
         return self.done[graph]
 
 
@@ -104,7 +104,7 @@ def group_lines(fused: Fused) -> Iterator[str]:
     made = f"{len(graph.nodes())} nodes -> {len(fused.groups)} groups"
     yield f"pass fuse: graph {graph.name}: {made if fused.groups else 'nothing to do'}"
     for number, group in enumerate(fused.groups):
-        plan = fused.scans.get(group.root)
+        plan = fused.loops.get(group.root)
         kind = group.kind if plan is None else f"{group.kind} {plan.how}"
         yield f"  {number} {kind} -> {' '.join(numbers[o] for o in group.outputs)}"
         inside = topological(group.members, known=set(inputs_of(group, memory)))

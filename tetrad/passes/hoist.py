@@ -23,6 +23,7 @@ from tetrad.graph.build import (
     results,
     with_inputs,
 )
+from tetrad.graph.effects import is_effect
 from tetrad.graph.group import holds
 from tetrad.graph.loops import replace_loops, scan
 from tetrad.graph.nodes import Graph, Node, topological
@@ -155,10 +156,11 @@ def with_vectors_first(body: Graph, consts: int) -> Graph:
 
 
 def fixed_nodes(body: Graph, consts: Sequence[Node]) -> set[Node]:
-    """Nodes that depend on constants alone."""
+    """Nodes that depend on constants alone, and not on what happens in each step."""
     fixed = set(consts)
     for node in body.nodes():
-        if node.op is constant or (node.inputs and all(i in fixed for i in node.inputs)):
+        depends = node.inputs and all(i in fixed for i in node.inputs)
+        if node.op is constant or (depends and not is_effect(node)):
             fixed.add(node)
     return fixed
 

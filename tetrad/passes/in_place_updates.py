@@ -77,7 +77,7 @@ def updates_by(node: Node) -> dict[int, int]:
     the operand.
 
     A carry is, if the body changes it in place; a result of a switch, if every branch changes the
-    same operand.
+    same operand, or gives it back as it came.
     """
     params = dict(node.params)
     if node.op is call:
@@ -89,9 +89,18 @@ def updates_by(node: Node) -> dict[int, int]:
             params["body"], params["body_consts"], len(node.types), params["condition_consts"]
         )
     if node.op is switch:
-        every = [set(updates_of(branch).items()) for branch in params["branches"]]
-        return {result: operand + 1 for result, operand in set.intersection(*every)}
+        changed = [set(updates_of(branch).items()) for branch in params["branches"]]
+        every = [found | kept_of(b) for found, b in zip(changed, params["branches"], strict=True)]
+        somewhere = {pair for found in changed for pair in found}
+        same = set.intersection(*every) & somewhere
+        return {result: operand + 1 for result, operand in same}
     return {}
+
+
+def kept_of(graph: Graph) -> set[tuple[int, int]]:
+    """Outputs of a branch that are inputs as they came: (output position, input position)."""
+    place = {node: i for i, node in enumerate(graph.inputs)}
+    return {(i, place[o]) for i, o in enumerate(graph.outputs) if o in place}
 
 
 def updated_carries(body: Graph, consts: int, carries: int, before: int) -> dict[int, int]:

@@ -14,12 +14,22 @@ from typing import Any
 
 from tetrad.core.sizes import Shape, Size, SizeExpr
 from tetrad.graph.nodes import Node
-from tetrad.ops.movement import concat, expand, pad, reshape, slice_, stop_gradient, transpose
+from tetrad.ops.movement import (
+    checkpoint_name,
+    concat,
+    expand,
+    pad,
+    reshape,
+    slice_,
+    stop_gradient,
+    transpose,
+)
 from tetrad.ops.rules import broadcast_shapes
 from tetrad.passes.rewrite import Axes, Rules, var
 
 layout = Rules("layout")
 x, p, q, shape, inner, outer, value = map(var, ("x", "p", "q", "shape", "inner", "outer", "value"))
+called = var("called")
 starts, sizes, steps = var("starts"), var("sizes"), var("steps")
 low, high, axis = var("low"), var("high"), var("axis")
 
@@ -27,6 +37,12 @@ low, high, axis = var("low"), var("high"), var("axis")
 @layout.rule(stop_gradient(x))
 def nothing_to_stop(x: Node) -> Node:
     """stop_gradient(x)  ->  x: derivatives have been taken already."""
+    return x
+
+
+@layout.rule(checkpoint_name(x, called=called))
+def nothing_to_name(x: Node, called: str) -> Node:
+    """checkpoint_name(x, called)  ->  x: what derivatives keep has been decided already."""
     return x
 
 

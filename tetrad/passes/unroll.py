@@ -12,7 +12,7 @@ from tetrad.graph.build import spliced
 from tetrad.graph.loops import replace_loops
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import reshape, run, sliced
-from tetrad.passes.plan_scan import is_unrolled
+from tetrad.passes.plan_loop import is_unrolled
 
 
 def unroll(graph: Graph) -> Graph:

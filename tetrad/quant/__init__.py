@@ -23,17 +23,22 @@ from tetrad.quant.format import FORMATS, Format, format_named
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
+    from tetrad.quant.later import *  # noqa: F403
+
 PROVIDED = ("GroupQuantized", "from_bytes", "from_parts", "matmul", "quantize")
-__all__ = ["Format", "format_named", "formats", "int4", "pack", "unpack", *PROVIDED]
+LATER = ("int4", *PROVIDED)
+__all__ = ["Format", "format_named", "formats", "pack", "unpack", *LATER]
 
 
-def __getattr__(name: str) -> Any:
-    """Quantised arrays are made on top of all this; here are only their names."""
-    if name == "int4":
-        return lazy.provided("packed nibbles")
-    if name in PROVIDED:
-        return getattr(lazy.provided("quantised arrays"), name)
-    raise AttributeError(f"tetrad.quant has no {name}")
+if not TYPE_CHECKING:  # which would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        """Quantised arrays are made on top of all this; here are only their names."""
+        if name == "int4":
+            return lazy.provided("packed nibbles")
+        if name in PROVIDED:
+            return getattr(lazy.provided("quantised arrays"), name)
+        raise AttributeError(f"tetrad.quant has no {name}")
 
 
 def __dir__() -> list[str]:

@@ -304,4 +304,4 @@ def is_code_book(format: Format) -> bool:
 
 def lanes_of(dtype: DType) -> Lanes:
     """The layout of an interleaved type."""
-    return LANES[dtype.name.removesuffix(f"x{ROWS}")]
+    return LANES[dtype.short_name.removesuffix(f"x{ROWS}")]

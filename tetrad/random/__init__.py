@@ -9,7 +9,7 @@ so use each key once (docs/random.md).
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,10 +28,11 @@ from tetrad.arrays.functions import (
 )
 from tetrad.arrays.manipulation import reshape, stack
 from tetrad.core import lazy
-from tetrad.core.dtypes import DType, bf16, f16, f32, f64, i32, i64, u32, u64
+from tetrad.core.dtypes import DType, bf16, default_float, default_int, f16, f32, f64, i64, u32, u64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import Shape, Size, product
+from tetrad.random.generators import is_threefry, switchable
 from tetrad.tracing.array import Array, fail, noun_of
 from tetrad.tracing.operands import (
     as_array,
@@ -55,6 +56,9 @@ MORE = (  # in tetrad/random/distributions.py, which is loaded when one of them 
     "triangular",
     "weibull_min",
 )  # fmt: skip
+FURTHER = (  # in tetrad/random/further.py, likewise
+    "ball", "binomial", "double_sided_maxwell", "generalized_normal", "multinomial", "wald",
+)  # fmt: skip
 MAKE_KEY = "make one with td.random.key(seed)"
 WORD = 0xFFFFFFFF
 LEAST = -(1 << 63)  # of i64: the sign alone
@@ -66,11 +70,41 @@ BF16_MOST = 3.3895313892515355e38
 TAIL = {f32: 11.0, f64: 36.0}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in MORE:
-        raise lazy.module("tetrad.arrays.suggestions").absent("random", name)
-    globals()[name] = found = getattr(lazy.module("tetrad.random.distributions"), name)
-    return found
+if TYPE_CHECKING:
+    from tetrad.random.distributions import beta as beta
+    from tetrad.random.distributions import cauchy as cauchy
+    from tetrad.random.distributions import chisquare as chisquare
+    from tetrad.random.distributions import dirichlet as dirichlet
+    from tetrad.random.distributions import f as f
+    from tetrad.random.distributions import gamma as gamma
+    from tetrad.random.distributions import geometric as geometric
+    from tetrad.random.distributions import loggamma as loggamma
+    from tetrad.random.distributions import lognormal as lognormal
+    from tetrad.random.distributions import maxwell as maxwell
+    from tetrad.random.distributions import multivariate_normal as multivariate_normal
+    from tetrad.random.distributions import orthogonal as orthogonal
+    from tetrad.random.distributions import pareto as pareto
+    from tetrad.random.distributions import poisson as poisson
+    from tetrad.random.distributions import rademacher as rademacher
+    from tetrad.random.distributions import rayleigh as rayleigh
+    from tetrad.random.distributions import t as t
+    from tetrad.random.distributions import triangular as triangular
+    from tetrad.random.distributions import weibull_min as weibull_min
+    from tetrad.random.further import ball as ball
+    from tetrad.random.further import binomial as binomial
+    from tetrad.random.further import double_sided_maxwell as double_sided_maxwell
+    from tetrad.random.further import generalized_normal as generalized_normal
+    from tetrad.random.further import multinomial as multinomial
+    from tetrad.random.further import wald as wald
+
+if not TYPE_CHECKING:  # so that a checker finds a misspelt name
+
+    def __getattr__(name: str) -> Any:
+        if name not in MORE and name not in FURTHER:
+            raise lazy.module("tetrad.arrays.suggestions").absent("random", name)
+        home = "tetrad.random.distributions" if name in MORE else "tetrad.random.further"
+        globals()[name] = found = getattr(lazy.module(home), name)
+        return found
 
 
 def __dir__() -> list[str]:
@@ -80,6 +114,7 @@ def __dir__() -> list[str]:
 # -- keys ------------------------------------------------------------------------------------------
 
 
+@switchable
 def key(seed: Any) -> Array:
     """The key of a seed: its 64 bits as two words, low word first. An array may be a seed too.
 
@@ -100,6 +135,38 @@ def key(seed: Any) -> Array:
 
 
 PRNGKey = key
+GENERATORS = ("philox", "threefry2x32")
+
+
+def key_data(keys: Any) -> Array:
+    """The words of keys: u32[..., 2]. Keys are these words, so it is the same array."""
+    given = as_array(keys)
+    if given.dtype is not u32 or given.shape[-1:] != (2,):
+        fail(DtypeError, f"key_data: expected keys, u32[..., 2], got {given.type}", MAKE_KEY)
+    return given
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: str | None = None) -> Array:
+    """Keys from their words, u32[..., 2]."""
+    if impl not in (None, GENERATORS[is_threefry()]):
+        message = f"wrap_key_data: the generator is {GENERATORS[is_threefry()]!r}, got {impl!r}"
+        fail(DtypeError, message, "td.config.update('random_bits', ...) chooses another")
+    return key_data(key_bits_array)
+
+
+def clone(key: Any) -> Array:
+    """The same key, for whoever means to draw the same numbers once more."""
+    return key_data(key)
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator.
+
+    >>> key_impl(key(0))
+    'philox'
+    """
+    key_data(keys)
+    return GENERATORS[is_threefry()]
 
 
 def as_key(name: str, key: Any) -> Array:
@@ -127,6 +194,7 @@ def drawn_shape(name: str, shape: Any) -> Shape:
     return check_shape(name, shape)
 
 
+@switchable
 def split(key: Any, num: Any = 2) -> Array:
     """New keys from a key, [num, 2]; key i is fold_in(key, i). The old key should not be used
     again.
@@ -141,6 +209,7 @@ def split(key: Any, num: Any = 2) -> Array:
     return reshape(keys, (*shape, 2))
 
 
+@switchable
 def fold_in(key: Any, data: Any) -> Array:
     """A new key from a key and a number of 32 bits: a step of a loop, the index of a layer.
 
@@ -160,6 +229,7 @@ def fold_in(key: Any, data: Any) -> Array:
 # -- words and uniform numbers ---------------------------------------------------------------------
 
 
+@switchable
 def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Array:
     """Random words: element i is word i % 4 of the Philox block i // 4 of the key. 64 bits are two
     words.
@@ -177,6 +247,9 @@ def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Array:
 
 
 def _words(name: str, key: Any, shape: Shape) -> Array:
+    if is_threefry():
+        drawn: Array = lazy.module("tetrad.random.threefry").words(as_key(name, key), shape)
+        return drawn
     return run("random_bits", as_key(name, key), shape=shape)
 
 
@@ -194,7 +267,7 @@ def _wide_words(name: str, key: Any, shape: Shape) -> Array:
 
 
 def _float(name: str, dtype: Any) -> DType:
-    wanted = f32 if dtype is None else dtype_of(dtype)
+    wanted = default_float() if dtype is None else dtype_of(dtype)
     if wanted is not f64 and wanted not in PRECISION:
         fail(DtypeError, f"{name}: expected a real float dtype, got {wanted}")
     return wanted
@@ -210,8 +283,9 @@ def _unit(name: str, key: Any, shape: Shape, dtype: DType) -> Array:
     return convert(convert(_words(name, key, shape) >> (32 - count), f32) * 2.0**-count, dtype)
 
 
+@switchable
 def uniform(
-    key: Any, shape: Any = (), dtype: Any = f32, minval: Any = 0.0, maxval: Any = 1.0
+    key: Any, shape: Any = (), dtype: Any = float, minval: Any = 0.0, maxval: Any = 1.0
 ) -> Array:
     """Numbers in [minval, maxval), all equally likely; the bounds may be arrays, and have
     derivatives.
@@ -249,14 +323,16 @@ def _shaped(name: str, x: Array, shape: Shape) -> Array:
     return x
 
 
-def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = i32) -> Array:
+@switchable
+def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = int) -> Array:
     """Integers in [minval, maxval), all equally likely (to 1 in 2**30); minval where the range is
     empty.
 
     >>> randint(key(42), 5, 0, 10)
     Array([6, 4, 0, 3, 9], int32)
     """
-    wanted, sizes = i32 if dtype is None else dtype_of(dtype), drawn_shape("randint", shape)
+    wanted = default_int() if dtype is None else dtype_of(dtype)
+    sizes = drawn_shape("randint", shape)
     if not wanted.is_integer:
         fail(DtypeError, f"randint: expected an integer dtype, got {wanted}")
     low, top, is_some = _bounds(minval, maxval, wanted)
@@ -310,6 +386,7 @@ def _wide_below(key: Any, shape: Shape, span: Array) -> Array:
     return below
 
 
+@switchable
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Array:
     """True with probability p.
 
@@ -335,7 +412,8 @@ def _from_words(op: str, name: str, key: Any, shape: Any, dtype: Any) -> Array:
     return convert(run(op, _words(name, key, sizes)), wanted)
 
 
-def normal(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+@switchable
+def normal(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Normal numbers of mean 0 and variance 1, half of it in each part of complex ones.
 
     >>> normal(key(42), 3)
@@ -347,7 +425,8 @@ def normal(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
     return _from_words("normal_bits", "normal", key, shape, dtype)
 
 
-def exponential(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+@switchable
+def exponential(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Exponential numbers of mean 1.
 
     >>> exponential(key(42), 2)
@@ -356,7 +435,8 @@ def exponential(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
     return _from_words("exponential_bits", "exponential", key, shape, dtype)
 
 
-def gumbel(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+@switchable
+def gumbel(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Standard Gumbel numbers: -log of exponential ones. The largest of logits with them added is a
     categorical draw.
 
@@ -371,23 +451,26 @@ def _log(x: Array) -> Array:
     return run("steady_log", x)
 
 
-def laplace(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+@switchable
+def laplace(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Standard Laplace numbers: differences of exponential ones."""
     wanted, both = _float("laplace", dtype), (2, *drawn_shape("laplace", shape))
     e = exponential(key, both, f64 if wanted is f64 else f32)
     return convert(e[0] - e[1], wanted)
 
 
-def logistic(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+@switchable
+def logistic(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Standard logistic numbers: differences of Gumbel ones."""
     wanted, both = _float("logistic", dtype), (2, *drawn_shape("logistic", shape))
     g = gumbel(key, both, f64 if wanted is f64 else f32)
     return convert(g[0] - g[1], wanted)
 
 
+@switchable
 @guarded
 def truncated_normal(
-    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = f32
+    key: Any, lower: Any, upper: Any, shape: Any = None, dtype: Any = float
 ) -> Array:
     """Normal numbers that fell between lower and upper; far out in a tail as well.
 
@@ -468,6 +551,7 @@ def _open(key: Any, shape: Shape, dtype: DType) -> Array:
 # -- choices ---------------------------------------------------------------------------------------
 
 
+@switchable
 def categorical(
     key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True
 ) -> Array:
@@ -477,7 +561,7 @@ def categorical(
     replace   whether an index may be drawn again along the axes of shape before that
 
     >>> categorical(key(42), as_array(np.float32([0, 0, 9, 0])), shape=(5,))
-    Array([2, 2, 2, 2, 2], int64)
+    Array([2, 2, 2, 2, 2], int32)
     """
     given = as_array(logits)
     if not given.dtype.is_float:
@@ -508,6 +592,7 @@ def _drawn_apart(key: Any, logits: Array, count: Size) -> Array:
     return moveaxis(topk(noise + convert(logits, noise.dtype), count)[1], -1, 0)
 
 
+@switchable
 def permutation(key: Any, x: Any, axis: int = 0, independent: bool = False) -> Array:
     """The elements along an axis in random order; of an int, the numbers below it.
 
@@ -549,6 +634,7 @@ def _order(key: Any, *shape: Size) -> Array:
     return order
 
 
+@switchable
 def choice(
     key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0
 ) -> Array:
@@ -610,8 +696,8 @@ def _chances(p: Any) -> Array:
 
 
 __all__ = [
-    *MORE, "PRNGKey", "bernoulli", "bits", "categorical", "choice", "exponential", "fold_in",
-    "gumbel", "key",
+    *MORE, *FURTHER, "PRNGKey", "bernoulli", "bits", "categorical", "choice", "clone",
+    "exponential", "fold_in", "gumbel", "key", "key_data", "key_impl", "wrap_key_data",
     "laplace", "logistic", "normal", "permutation", "randint", "split", "truncated_normal",
     "uniform",
 ]  # fmt: skip

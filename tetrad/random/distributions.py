@@ -15,9 +15,18 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.functions import any as any_of
-from tetrad.arrays.functions import clip, cumulative_sum, floor, matmul, sqrt, take, where
+from tetrad.arrays.functions import (
+    clip,
+    cumulative_sum,
+    floor,
+    matmul,
+    matrix_transpose,
+    sqrt,
+    take,
+    where,
+)
 from tetrad.arrays.statistics import max as largest
-from tetrad.core.dtypes import DType, f32, f64, i32
+from tetrad.core.dtypes import DType, default_float, default_int, f32, f64, i32
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.sizes import Shape
 from tetrad.linalg import cholesky, diagonal, eigh, qr, svd
@@ -34,10 +43,12 @@ from tetrad.random import (
     split,
     uniform,
 )  # fmt: skip
+from tetrad.random.generators import switchable
+from tetrad.special.incomplete import log_gamma_slope
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.loops import while_loop
 from tetrad.tracing.operands import as_array, broadcast, convert, dtype_of, expand, run, scalar
-from tetrad.transforms.custom import custom_jvp
+from tetrad.transforms.custom import custom_jvp, stop_gradient
 
 INF = math.inf
 LOG_FACTORIALS = [math.lgamma(k + 1) for k in range(10)]
@@ -69,7 +80,8 @@ def _exp(x: Array) -> Array:
 # -- arithmetic on draws ---------------------------------------------------------------------------
 
 
-def rademacher(key: Any, shape: Any = (), dtype: Any = i32) -> Array:
+@switchable
+def rademacher(key: Any, shape: Any = (), dtype: Any = int) -> Array:
     """-1 or 1, equally likely.
 
     >>> import tetrad as td
@@ -79,24 +91,25 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = i32) -> Array:
     signs = where(
         bernoulli(key, 0.5, drawn_shape("rademacher", shape)), scalar(1, i32), scalar(-1, i32)
     )
-    return convert(signs, i32 if dtype is None else dtype_of(dtype))
+    return convert(signs, default_int() if dtype is None else dtype_of(dtype))
 
 
-def cauchy(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+@switchable
+def cauchy(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Standard Cauchy numbers: quotients of normal ones."""
     wanted = _float("cauchy", dtype)
     n = normal(key, (2, *drawn_shape("cauchy", shape)), _wide(wanted))
     return convert(n[0] / n[1], wanted)
 
 
-def maxwell(key: Any, shape: Any = (), dtype: Any = f32) -> Array:
+def maxwell(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Standard Maxwell numbers: lengths of three normal ones."""
     wanted = _float("maxwell", dtype)
     n = normal(key, (3, *drawn_shape("maxwell", shape)), _wide(wanted))
     return convert(sqrt(n[0] * n[0] + n[1] * n[1] + n[2] * n[2]), wanted)
 
 
-def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Rayleigh numbers: `scale` times the length of two normal ones."""
     wanted = _float("rayleigh", dtype)
     (factor,), sizes = _settings("rayleigh", (scale,), shape, _wide(wanted))
@@ -104,7 +117,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = f32) -> Array
 
 
 def weibull_min(
-    key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = f32
+    key: Any, scale: Any, concentration: Any, shape: Any = None, dtype: Any = float
 ) -> Array:
     """Weibull numbers: `scale` times exponential ones to the power 1 / concentration."""
     wanted = _float("weibull_min", dtype)
@@ -112,14 +125,14 @@ def weibull_min(
     return convert(factor * _exp(_log(exponential(key, sizes, _wide(wanted))) / power), wanted)
 
 
-def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Pareto numbers of shape parameter b: at least 1."""
     wanted = _float("pareto", dtype)
     (power,), sizes = _settings("pareto", (b,), shape, _wide(wanted))
     return convert(_exp(exponential(key, sizes, _wide(wanted)) / power), wanted)
 
 
-def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = f32) -> Array:
+def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = float) -> Array:
     """Numbers whose logarithms are normal, of mean 0 and standard deviation sigma."""
     wanted = _float("lognormal", dtype)
     (spread,), sizes = _settings("lognormal", (sigma,), shape, _wide(wanted))
@@ -127,7 +140,7 @@ def lognormal(key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = f32) -
 
 
 def triangular(
-    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = f32
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = float
 ) -> Array:
     """Numbers from left to right whose density is a triangle with its top at the mode."""
     wanted = _float("triangular", dtype)
@@ -139,9 +152,9 @@ def triangular(
     )
 
 
-def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = i32) -> Array:
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = int) -> Array:
     """How many trials, each with probability p, until the first succeeds: 1, 2, ..."""
-    wanted = i32 if dtype is None else dtype_of(dtype)
+    wanted = default_int() if dtype is None else dtype_of(dtype)
     if not wanted.is_integer:
         fail(DtypeError, f"geometric: expected an integer dtype, got {wanted}")
     (chance,), sizes = _settings("geometric", (p,), shape, f64)
@@ -155,32 +168,33 @@ def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = i32) -> Array:
 
 
 @custom_jvp
-def _parameter(a: Array) -> Array:
-    return a
+def _moving(drawn: Array, a: Array) -> Array:
+    """Logarithms of gamma numbers, which move with their parameter."""
+    return drawn
 
 
-@_parameter.defjvp
-def _parameter_jvp(primals: Any, tangents: Any) -> Any:
-    message = (
-        "gamma numbers, and what is made of them (beta, dirichlet, t, ...), have no "
-        "derivative in "
-        "their parameter"
-    )
-    fail(
-        UnsupportedError,
-        message,
-        "td.stop_gradient(a); a scale that multiplies them has a derivative",
-    )
+@_moving.defjvp
+def _moving_jvp(primals: Any, tangents: Any) -> Any:
+    """Such that the probability of less stays as it is: implicit reparametrisation (Figurnov and
+    others 2018)."""
+    (drawn, a), (_, da) = primals, tangents
+    value = _moving(drawn, a)
+    is_good = (a > 0.0) & (a < INF) & (value > -INF)
+    parameter, log = (convert(where(is_good, x, 1.0), f64) for x in (a, value))
+    slope = convert(log_gamma_slope(parameter, log), a.dtype)
+    return value, where(is_good, slope, math.nan) * da
 
 
-def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = f32) -> Array:
-    """Logarithms of gamma numbers: where `a` is small, those are too small for floats."""
+def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Array:
+    """Logarithms of gamma numbers: where `a` is small, those are too small for floats. They have a
+    derivative in `a`."""
     wanted = _float("loggamma", dtype)
     (given,), sizes = _settings("loggamma", (a,), shape, _wide(wanted))
-    return convert(_log_gamma(key, _parameter(given), sizes, _wide(wanted)), wanted)
+    drawn = _log_gamma(key, stop_gradient(given), sizes, _wide(wanted))
+    return convert(_moving(stop_gradient(drawn), given), wanted)
 
 
-def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Gamma numbers of shape parameter a and scale 1; NaN where a is not positive.
 
     >>> import tetrad as td
@@ -223,13 +237,13 @@ def _log_gamma(key: Any, a: Array, sizes: Shape, dtype: DType) -> Array:
     return where(is_good, drawn, edge)  # type: ignore[no-any-return]
 
 
-def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def chisquare(key: Any, df: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Chi-squared numbers: sums of squares of df normal ones."""
     wanted = _float("chisquare", dtype)
     return convert(2.0 * gamma(key, 0.5 * convert(df, _wide(wanted)), shape, _wide(wanted)), wanted)
 
 
-def t(key: Any, df: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def t(key: Any, df: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Numbers of Student's distribution with df degrees of freedom."""
     wanted = _float("t", dtype)
     inner, (first, second) = _wide(wanted), split(key)
@@ -240,7 +254,7 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = f32) -> Array:
     )
 
 
-def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Numbers of Fisher's distribution: quotients of chi-squared numbers, each over its degrees of
     freedom."""
     wanted = _float("f", dtype)
@@ -250,7 +264,7 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = f32) -> 
     return convert(over / under, wanted)
 
 
-def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Beta numbers: the share of one gamma number in two. By logarithms: both may be too small for
     floats."""
     wanted = _float("beta", dtype)
@@ -260,7 +274,7 @@ def beta(key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = f32) -> Array
     return convert(1.0 / (_exp(y - x) + 1.0), wanted)
 
 
-def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = f32) -> Array:
+def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Probabilities that add up to 1 along the last axis: shares of gamma numbers with the
     parameters alpha.
 
@@ -280,14 +294,14 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = f32) -> Arra
 # -- counts ----------------------------------------------------------------------------------------
 
 
-def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = i32) -> Array:
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
     """How many events happen where lam are expected; -1 where lam is negative or no number.
 
     >>> import tetrad as td
     >>> td.random.poisson(td.random.key(0), 3.0, (5,))
     Array([3, 2, 5, 1, 4], int32)
     """
-    wanted = i32 if dtype is None else dtype_of(dtype)
+    wanted = default_int() if dtype is None else dtype_of(dtype)
     if not wanted.is_integer:
         fail(DtypeError, f"poisson: expected an integer dtype, got {wanted}")
     (rate,), sizes = _settings("poisson", (lam,), shape, f64)
@@ -369,7 +383,7 @@ def multivariate_normal(
     (3, 2)
     """
     middle, spread = as_array(mean), as_array(cov)
-    wanted = _float("multivariate_normal", f32 if dtype is None else dtype)
+    wanted = _float("multivariate_normal", default_float() if dtype is None else dtype)
     if method not in FACTORS:
         fail(
             UnsupportedError,
@@ -400,8 +414,13 @@ def _root(cov: Array, method: str) -> Array:
     return u * sqrt(s)[..., None, :]  # type: ignore[no-any-return]
 
 
-def orthogonal(key: Any, n: int, shape: Any = (), dtype: Any = f32) -> Array:
-    """Orthogonal matrices [*shape, n, n], all equally likely."""
+def orthogonal(
+    key: Any, n: int, shape: Any = (), dtype: Any = float, m: int | None = None
+) -> Array:
+    """Orthogonal matrices [*shape, n, n], all equally likely; with `m` [*shape, n, m], whose
+    shorter side is orthonormal."""
     wanted, sizes = _float("orthogonal", dtype), drawn_shape("orthogonal", shape)
-    q, r = qr(normal(key, (*sizes, n, n), _wide(wanted)))
+    if m is not None and m > n:
+        return matrix_transpose(orthogonal(key, m, shape, dtype, n))
+    q, r = qr(normal(key, (*sizes, n, n if m is None else m), _wide(wanted)))
     return convert(q * where(diagonal(r) < 0.0, -1.0, 1.0)[..., None, :], wanted)

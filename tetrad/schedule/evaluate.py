@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tetrad.core import lapack
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.kernel.evaluate import KernelTrap
 from tetrad.kernel.evaluate import evaluate as evaluate_kernel
+from tetrad.schedule import lapack
 from tetrad.schedule.nodes import (
     Call,
     Callback,

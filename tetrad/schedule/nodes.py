@@ -143,7 +143,7 @@ class HostRoom:
 class HostCall:
     """A routine of LAPACK, called once for each system of a batch and for each block of it.
 
-    `form` is the signature of the routine (`core.lapack`): integers come from `numbers`, memory
+    `form` is the signature of the routine (`schedule.lapack`): integers come from `numbers`, memory
     from `memory`, in order. `split` (k, n): numbers[k] is worked off in blocks of at most n.
     """
 

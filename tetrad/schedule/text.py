@@ -136,7 +136,7 @@ class _Printer:
         return str(size)
 
     def type(self, kind: ArrayType) -> str:
-        return f"{kind.dtype.name}[{','.join(map(self.size, kind.shape))}]"
+        return f"{kind.dtype.short_name}[{','.join(map(self.size, kind.shape))}]"
 
     def kernel(self, program: Program, label: str) -> str:
         buffers = ", ".join(map(self.buffer, program.buffers))
@@ -149,7 +149,7 @@ class _Printer:
         size = buffer.count if buffer.is_scratch else None
         count = "" if size is None else f" count={self.size(size)}"
         zeroed = " zeroed" if buffer.zeroed else ""
-        return f"{_word(buffer.name)}: {buffer.dtype.name} {buffer.access}{count}{zeroed}"
+        return f"{_word(buffer.name)}: {buffer.dtype.short_name} {buffer.access}{count}{zeroed}"
 
     def step(self, step: Step) -> str:
         match step:

@@ -30,10 +30,10 @@ from collections.abc import Sequence
 
 from tetrad.core.dtypes import DType, bf16, bool_, i8, u8, u32
 from tetrad.core.errors import VerifyError
-from tetrad.core.lapack import MOST_ARGUMENTS, lengths
 from tetrad.core.sizes import Named, Size, dims_of, is_below
 from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import Buffer
+from tetrad.schedule.lapack import MOST_ARGUMENTS, lengths
 from tetrad.schedule.nodes import (
     Call,
     Callback,

@@ -61,7 +61,7 @@ def prepare(loaded: LoadedModel, request: ChatRequest, variables: Mapping[str, A
     """`variables` are those that the server gives to every template."""
     if loaded.model.parts.programs.is_encoder:
         raise invalid(f"{loaded.name} embeds texts; it does not write any", "model")
-    settings = {**loaded.model.recommended, **request.settings}
+    settings = {**loaded.model.recommended, **loaded.place.defaults, **request.settings}
     checked(**settings)
     if request.messages is not None:
         return prepare_chat(loaded.model, request, settings, variables)

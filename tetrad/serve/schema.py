@@ -26,7 +26,7 @@ SAMPLING = (
     *(name for name, rule in RULES.items() if not isinstance(rule, Free)
       and name not in ("max_tokens", "logprobs", "stop")),
 )  # fmt: skip
-SWITCHES = ("ignore_eos", "temperature_first", "shift")
+SWITCHES = ("ignore_eos", "penalize_prompt", "temperature_first", "shift")
 SPELT = {  # names of llama.cpp and of other servers
     "n_keep": "keep",
     "repetition_penalty": "repeat_penalty",

@@ -42,6 +42,7 @@ class ModelPlace:
     path: Path
     aliases: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)  # of `tetrad.load`
+    defaults: dict[str, Any] = field(default_factory=dict)  # of `Model.generate`
     made: int = 0  # when its file was written
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,8 +26,10 @@ class Trace:
     """One tracing. `captured` maps an outside value to the parameter that stands for it inside.
 
     `values` are those the parameters have in this run, if it is a run on values: a derivative taken
-    outside `jit`; `changing` are the parameters by which it is taken. `seen`: copies of arrays that
-    are not ours, in the outermost. `is_inner`: its graph will be part of another.
+    outside `jit`; `changing` are the parameters by which it is taken. `known` are those of the
+    arguments of a function with a rule of its own, called in such a run: Python may ask for them,
+    but effects wait for the program. `seen`: copies of arrays that are not ours, in the outermost.
+    `is_inner`: its graph will be part of another.
     """
 
     __slots__ = (
@@ -35,9 +37,13 @@ class Trace:
         "captured",
         "changing",
         "constants",
+        "effects",
         "is_inner",
+        "known",
         "name",
+        "named",
         "parent",
+        "rows",
         "seen",
         "serial",
         "values",
@@ -47,12 +53,18 @@ class Trace:
         self.name, self.parent, self.active = name, parent, True
         self.is_inner = is_inner or parent is not None
         self.serial = next(_serial)
-        # id(array) -> (array, so that the id stays its own)
+        # id(view) -> (view, so that the id stays its own)
         self.constants: dict[int, tuple[Any, Node]] = {}
         self.captured: dict[int, tuple[Any, Node]] = {}
         self.values: dict[Node, Any] = {}
+        self.known: dict[Node, Any] = {}
         self.seen: dict[Any, Any] = {}
         self.changing: set[Node] = set()
+        # what the user calls the parameters, asked for by errors
+        self.named: Callable[[], Mapping[Node, str]] = dict
+        self.rows: dict[Node, Any] = {}  # of a batch: what the parameters are in all examples
+        # what happens in it, in order (graph.effects)
+        self.effects: dict[Node, None] = {}
 
     def parameters(self, kinds: Sequence[ArrayType]) -> list[Node]:
         return [make_parameter(kind, i, fresh=True) for i, kind in enumerate(kinds)]

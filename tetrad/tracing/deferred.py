@@ -22,14 +22,14 @@ from tetrad.core.record import record as record_class
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import apply, make_graph, make_parameter
 from tetrad.graph.nodes import Node
+from tetrad.tracing.apply_op import evaluate, record
 from tetrad.tracing.array import (
     Array,
     TracedArray,
-    evaluate,
+    alias,
     is_inline,
     located,
     node_of,
-    record,
 )
 from tetrad.tracing.context import Trace, current_trace
 from tetrad.tracing.signature import Arguments
@@ -55,7 +55,11 @@ class Deferred(Array):
         # be handed over as its operands
         made.type = _types.setdefault(kind, kind)
         made._view = made._storage = None
-        made.op, made.operands, made.params = op, tuple(operands), tuple(sorted(params.items()))
+        made.op, made.operands, made.params = (
+            op,
+            tuple(map(alias, operands)),
+            tuple(sorted(params.items())),
+        )
         return made
 
     @property
@@ -197,7 +201,7 @@ def operands_of(x: Array) -> tuple[Array, ...] | None:
     """What it is made of, if it is computed as it is read; in a trace, too."""
     if isinstance(x, TracedArray):
         is_made = is_inline(x)
-        return tuple(TracedArray.of(i, x.trace) for i in x.node.inputs) if is_made else None
+        return tuple(TracedArray.of(i, x.home_trace) for i in x.node.inputs) if is_made else None
     return x.operands if isinstance(x, Deferred) else None
 
 

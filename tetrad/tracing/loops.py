@@ -14,19 +14,29 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, bool_, i32
-from tetrad.core.errors import DtypeError, ShapeError, TetradError, TraceError, an
+from tetrad.core import lazy
+from tetrad.core.dtypes import DType, bool_, i32, i64, python_dtypes, u32, u64
+from tetrad.core.errors import (
+    DtypeError,
+    ShapeError,
+    TetradError,
+    TraceError,
+    UnsupportedError,
+    an,
+)
 from tetrad.core.floats import guarded
-from tetrad.core.promotion import WEAK, result_dtype
-from tetrad.core.record import record
+from tetrad.core.promotion import result_dtype
+from tetrad.core.record import record, replace
 from tetrad.core.sizes import Size
-from tetrad.core.tree import TreeDef, flatten, sketch, unflatten
+from tetrad.core.tracebacks import plain_tracebacks
+from tetrad.core.tree import TreeDef, flatten, sketch, take, tree_map, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph import loops
-from tetrad.graph.build import make_graph, make_parameter
+from tetrad.graph.build import filled, make_graph, make_parameter
+from tetrad.graph.effects import TOKEN
 from tetrad.graph.loops import make_scan, make_switch, make_while
-from tetrad.graph.nested import graphs_in
 from tetrad.graph.nodes import Graph, Node
+from tetrad.tracing import effects, python_loops
 from tetrad.tracing.array import (
     Array,
     TracedArray,
@@ -39,8 +49,9 @@ from tetrad.tracing.array import (
 )
 from tetrad.tracing.context import current_trace, new_trace
 from tetrad.tracing.operands import as_array, convert, is_operand, kind_of, run, scalar
-from tetrad.tracing.run_graph import evaluated, reads_low_bits
-from tetrad.tracing.signature import check_function
+from tetrad.tracing.run_graph import evaluated, is_pure
+from tetrad.tracing.signature import check_function, parameter_names
+from tetrad.tracing.switches import checked_values
 
 Captured = dict[int, tuple[Array, Node]]
 Weak = builtins.type | None  # the Python type of a number that has no dtype of its own yet
@@ -102,18 +113,29 @@ def trace_body(
     name = getattr(function, "__name__", type(function).__name__)
     with new_trace(name, is_inner=True) as trace:
         parameters = trace.parameters([slot.type for slot in slots])
+        trace.named = lambda: names_of(function, args, parameters)
         values = iter(
             [
                 weak_array(TracedArray.of(n, trace), s.weak)
                 for n, s in zip(parameters, slots, strict=True)
             ]
         )
-        leaves, tree = flatten(function(*[unflatten(shape, values) for shape in args]))
+        leaves, tree = flatten(function(*[take(shape, values) for shape in args]))
         found = tuple(slot_of(name, leaf) for leaf in leaves)
         dtypes = [*wanted, *[None] * (len(leaves) - len(wanted))]
         arrays = [settled(x, slot, d) for x, slot, d in zip(leaves, found, dtypes, strict=False)]
-        outputs = tuple(node_of(x, trace) for x in arrays)
+        outputs = tuple(effects.settled(trace, [node_of(x, trace) for x in arrays]))
     return Body(name, tuple(parameters), trace.captured, outputs, found, tree)
+
+
+def names_of(
+    function: Callable[..., Any], args: Sequence[TreeDef], parameters: Sequence[Node]
+) -> dict[Node, str]:
+    """What the function calls its parameters."""
+    known = parameter_names(function)
+    owners = [known[i] if i < len(known) else f"argument {i}" for i in range(len(args))]
+    names = [n for owner, tree in zip(owners, args, strict=True) for n in tree.leaf_names(owner)]
+    return dict(zip(parameters, names, strict=False))
 
 
 def check_functions(name: str, **functions: Any) -> None:
@@ -138,7 +160,7 @@ def slot_of(name: str, leaf: Any) -> BodyInput:
     kind = kind_of(leaf)
     if isinstance(kind, DType):
         return BodyInput(as_array(leaf).type)
-    return BodyInput(array_type(WEAK[kind], ()), kind)
+    return BodyInput(array_type(python_dtypes()[kind], ()), kind)
 
 
 def settled(x: Any, slot: BodyInput, wanted: DType | None) -> Array:
@@ -172,13 +194,19 @@ def perform(
     """The results: nodes of the trace that is active, else values."""
     outer = current_trace()
     if outer is not None:
-        return [TracedArray.of(node, outer) for node in make([node_of(x, outer) for x in operands])]
+        made = make([node_of(x, outer) for x in operands])
+        effects.note(outer, made)
+        return [TracedArray.of(node, outer) for node in made]
     try:
         kinds = op.type(*(x.type for x in operands), **params)
-        if any(map(reads_low_bits, graphs_in(tuple(params.values())))):
-            inputs = [make_parameter(x.type, i, fresh=True) for i, x in enumerate(operands)]
-            return evaluated(make_graph(op.name, inputs, make(inputs)), operands)
+        inputs = [make_parameter(x.type, i, fresh=True) for i, x in enumerate(operands)]
+        graph = make_graph(op.name, inputs, make(inputs))
+        if is_pure(graph):
+            return evaluated(graph, operands)
         made = op.reference(*(kept(x).view for x in operands), **params)
+        if wanted := checked_values():
+            views = [kept(x).view for x in operands]
+            lazy.provided("bad values").check(graph, views, list(made), wanted)
         return [
             Array.from_bytes(y, kind) if kind.dtype.is_narrow else Array.from_numpy(np.asarray(y))
             for y, kind in zip(made, kinds, strict=True)
@@ -190,6 +218,7 @@ def perform(
 # -- scan ------------------------------------------------------------------------------------------
 
 
+@plain_tracebacks
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -237,6 +266,8 @@ def steps(
         for x, leaf in zip(columns, xs_tree.leaf_names("xs"), strict=True)
     ]
     count = steps_of(arrays, list(xs_tree.leaf_names("xs")), length)
+    if isinstance(count, int) and count > 0 and python_loops.runs_in_python():
+        return python_loops.scan(f, init, unflatten(xs_tree, arrays), count, bool(reverse))
     rows = [BodyInput(array_type(x.type.dtype, x.type.shape[1:])) for x in arrays]
     slots, body = settle(name, f, carries, (carry_tree, xs_tree), rows, pair=True)
     params = {
@@ -257,8 +288,9 @@ def steps(
         if body.outputs
         else []
     )
-    return unflatten(carry_tree, made[: len(carries)]), unflatten(
-        body.tree.children[1], made[len(carries) :]
+    # a token may stand behind the results
+    return unflatten(carry_tree, made[: len(carries)]), take(
+        body.tree.parts[1], iter(made[len(carries) :])
     )
 
 
@@ -288,14 +320,14 @@ def check_structure(
     name: str, f: Callable[..., Any], found: TreeDef, carry: TreeDef, pair: bool
 ) -> None:
     called = getattr(f, "__name__", "the body")
-    if pair and (found.container is not tuple or len(found.children) != 2):
+    if pair and (found.container is not tuple or len(found.parts) != 2):
         fail(
             TraceError,
             f"{name}: {called} must return a pair (carry, y)",
             "return carry, None when there is no y",
         )
-    given = found.children[0] if pair else found
-    if given is not carry:
+    given = found.parts[0] if pair else found
+    if given != carry:
         message = f"{name}: the carry is {sketch(carry)}, {called} returns {sketch(given)} for it"
         fail(TraceError, message, "return the same tree: same containers, same keys")
 
@@ -374,6 +406,7 @@ def checked_strategy(strategy: Any) -> loops.Checkpoint:
 # -- while and for ---------------------------------------------------------------------------------
 
 
+@plain_tracebacks
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
 ) -> Any:
@@ -384,9 +417,14 @@ def while_loop(
     Array(192, int32)
     """
     check_functions("while_loop", cond_fun=cond_fun, body_fun=body_fun)
+    if python_loops.runs_in_python():
+        return python_loops.while_loop(cond_fun, body_fun, init_val)
     carries, tree = flatten(init_val)
     slots, body = settle("while_loop", body_fun, carries, (tree,), (), pair=False)
     condition = trace_body(cond_fun, (tree,), slots, ())
+    if len(body.outputs) != len(carries):
+        message = "while_loop: callbacks with effects need a carry that they can be ordered by"
+        fail(UnsupportedError, message, "carry a counter: init_val=0, and return i + 1")
     if [o.type for o in condition.outputs] != [ArrayType(bool_, ())]:
         came = ", ".join(str(o.type) for o in condition.outputs) or "nothing"
         message = (
@@ -407,6 +445,7 @@ def while_loop(
     return unflatten(tree, perform(loops.while_loop, make, operands, params) if carries else [])
 
 
+@plain_tracebacks
 def fori_loop(
     lower: Any,
     upper: Any,
@@ -426,9 +465,9 @@ def fori_loop(
     """
     check_functions("fori_loop", body_fun=body_fun)
     if all(isinstance(bound, int | np.integer) for bound in (lower, upper)):
-        numbers = Array.from_numpy(
-            np.arange(int(lower), max(int(lower), int(upper)), dtype=np.int32)
-        )
+        begin, stop = int(lower), max(int(lower), int(upper))
+        kind = i32 if fits(i32, begin, stop) else i64
+        numbers = Array.from_numpy(np.arange(begin, stop, dtype=kind.np))
         step = named_like(body_fun, lambda val, i: (body_fun(i, val), None))
         return steps("fori_loop", step, init_val, numbers, unroll=1 if unroll is None else unroll)[
             0
@@ -439,20 +478,34 @@ def fori_loop(
             f"fori_loop: unroll is {unroll!r}, but how many steps there are is unknown",
             "use Python ints",
         )
-    start, end = (bound_array(bound) for bound in (lower, upper))
-    one = scalar(1, i32)
+    start, end = bound_arrays(lower, upper)
+    one = scalar(1, start.type.dtype)
     advance = named_like(
         body_fun, lambda state: (run("add", state[0], one), body_fun(state[0], state[1]))
     )
     return while_loop(lambda state: run("less", state[0], end), advance, (start, init_val))[1]
 
 
+def bound_arrays(*bounds: Any) -> list[Array]:
+    """In 32 bits, unless a bound is wider."""
+    found = [bound_array(bound) for bound in bounds]
+    kind = i64 if any(x.type.dtype in (i64, u32, u64) for x in found) else i32
+    return [convert(x, kind) for x in found]
+
+
+def fits(kind: DType, *numbers: int) -> bool:
+    limits = np.iinfo(kind.np)
+    return all(limits.min <= number <= limits.max for number in numbers)
+
+
 def bound_array(bound: Any) -> Array:
+    if isinstance(bound, int | np.integer) and not isinstance(bound, bool):
+        return scalar(int(bound), i32 if fits(i32, int(bound)) else i64)
     found = as_array(bound) if is_operand(bound) else None
     if found is None or found.type.shape or not found.type.dtype.is_integer:
         came = type(bound).__name__ if found is None else found.type
         fail(DtypeError, f"fori_loop: a bound is {came}, it must be an integer without axes")
-    return convert(found, i32)
+    return found
 
 
 def named_like(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
@@ -463,6 +516,7 @@ def named_like(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Cal
 # -- branches --------------------------------------------------------------------------------------
 
 
+@plain_tracebacks
 def cond(
     pred: Any,
     true_fun: Callable[..., Any],
@@ -514,6 +568,7 @@ def with_operand(name: str, operands: tuple[Any, ...], operand: Any) -> tuple[An
     return (operand,)
 
 
+@plain_tracebacks
 def switch(
     index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, operand: Any = ABSENT
 ) -> Any:
@@ -553,9 +608,11 @@ def last_branch(index: Array, branches: Sequence[Any]) -> Array:
 def branch(
     name: str, index: Array, functions: Sequence[Callable[..., Any]], operands: Sequence[Any]
 ) -> Any:
+    if python_loops.runs_in_python():
+        return tree_map(as_array, functions[int(index)](*operands))
     leaves, tree = flatten(operands)
     slots = [slot_of(name, leaf) for leaf in leaves]
-    bodies = [trace_body(f, tree.children, slots) for f in functions]
+    bodies = [trace_body(f, tree.parts, slots) for f in functions]
     check_branches(name, bodies)
     common = [
         common_slot([body.slots[i] for body in bodies]).type.dtype
@@ -566,8 +623,9 @@ def branch(
         for body in bodies
         for slot, dtype in zip(body.slots, common, strict=True)
     ):
-        bodies = [trace_body(f, tree.children, slots, common) for f in functions]
+        bodies = [trace_body(f, tree.parts, slots, common) for f in functions]
     check_results(name, bodies)
+    bodies = with_tokens(bodies)
     shared: Captured = {key: value for body in bodies for key, value in body.captured.items()}
     graphs = tuple(branch_graph(body, shared) for body in bodies)
     params = {"branches": graphs}
@@ -576,9 +634,21 @@ def branch(
         return make_switch(nodes[0], nodes[1:], graphs)
 
     arrays = [index, *(value for value, _ in shared.values()), *placed(leaves, slots)]
-    return unflatten(
-        bodies[0].tree, perform(loops.switch, make, arrays, params) if graphs[0].outputs else []
-    )
+    made = perform(loops.switch, make, arrays, params) if graphs[0].outputs else []
+    return take(bodies[0].tree, iter(made))
+
+
+def with_tokens(bodies: Sequence[Body]) -> list[Body]:
+    """The branches with a token in all, if one that returns nothing has effects."""
+    if not any(len(body.outputs) > len(body.slots) for body in bodies):
+        return list(bodies)
+    none = filled(0, TOKEN)
+    return [
+        body
+        if len(body.outputs) > len(body.slots)
+        else replace(body, outputs=(*body.outputs, none))
+        for body in bodies
+    ]
 
 
 def common_slot(slots: Sequence[BodyInput]) -> BodyInput:
@@ -600,7 +670,7 @@ def branch_graph(body: Body, shared: Captured) -> Graph:
 
 def check_branches(name: str, bodies: Sequence[Body]) -> None:
     for body in bodies[1:]:
-        if body.tree is not bodies[0].tree:
+        if body.tree != bodies[0].tree:
             first, other = branch_names(name, bodies, body)
             message = (
                 f"{name}: {first} returns {sketch(bodies[0].tree)}, {other} returns "
@@ -613,7 +683,7 @@ def check_results(name: str, bodies: Sequence[Body]) -> None:
     first = bodies[0]
     for body in bodies[1:]:
         for leaf, a, b in zip(
-            first.tree.leaf_names("result"), first.outputs, body.outputs, strict=True
+            first.tree.leaf_names("result"), first.outputs, body.outputs, strict=False
         ):
             if a.type != b.type:
                 error = DtypeError if a.type.shape == b.type.shape else ShapeError

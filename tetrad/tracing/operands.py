@@ -14,7 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import FLOAT8_NAMES, DType, as_dtype, f32, f64, i4, i8, u4, u8
+from tetrad.core import lazy
+from tetrad.core.dtypes import (
+    FLOAT8_NAMES,
+    PYTHON_NUMBERS,
+    DType,
+    as_dtype,
+    bool_,
+    canonical,
+    default_int,
+    f32,
+    f64,
+    i4,
+    i8,
+    keeps_wide,
+    python_dtypes,
+    u4,
+    u8,
+)
 from tetrad.core.errors import (
     AxisError,
     DtypeError,
@@ -22,19 +39,31 @@ from tetrad.core.errors import (
     TetradError,
     TraceError,
     UnsupportedError,
+    an,
 )
 from tetrad.core.floats import are_plain, guarded
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import is_lasting
-from tetrad.core.promotion import WEAK, Kind, operand_dtypes, result_dtype
+from tetrad.core.promotion import Kind, operand_dtypes, result_dtype
 from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
+from tetrad.core.source import called_name
 from tetrad.core.types import ArrayType
 from tetrad.ops.rules import broadcast_shapes
-from tetrad.tracing.array import Array, Borrowed, TracedArray, fail, kept, located, node_of
+from tetrad.tracing.array import Array, Borrowed, TracedArray, alias, fail, kept, located, node_of
 from tetrad.tracing.context import current_trace
 
 NIBBLE_RANGE = {i4: (-8, 7), u4: (0, 15)}
 NIBBLE_NAMES, BYTES = {"int4": i4, "uint4": u4}, {i4: i8, u4: u8}
+# scalars of NumPy: the Python number of each kind; dtypes that NumPy itself chooses
+NUMBER_KINDS: dict[str, type] = {
+    "b": bool,
+    "i": int,
+    "u": int,
+    "f": float,
+    "c": complex,
+}
+FLOATS_OF_ML_DTYPES = frozenset({"bfloat16", *FLOAT8_NAMES})
+UNASKED = frozenset({"bool", "int64", "float64", "complex128"})
 Operand = Array | np.ndarray | np.generic | bool | int | float | complex | SizeExpr
 
 
@@ -51,35 +80,64 @@ def is_operand(x: object) -> bool:
 def as_array(x: Any) -> Array:
     """An array from an operand; Python numbers take the default dtype of their kind. What somebody
     may write to is copied: the result may be the array itself, or a view of it."""
-    return kept(borrowed(x))
+    return alias(x) if type(x) is Array else kept(borrowed(x))
 
 
 def borrowed(x: Any) -> Array:
     """The same over the memory of a NumPy array, for functions that only read it."""
     if isinstance(x, Array):
         return x
-    if type(x) in WEAK:
-        return scalar(x, WEAK[type(x)])
+    if type(x) in PYTHON_NUMBERS:
+        return scalar(x, python_dtypes()[type(x)])
     if isinstance(x, SizeExpr):
-        return size_array(x, WEAK[int])
+        return size_array(x, default_int())
+    if isinstance(x, np.generic):
+        return from_numpy_scalar(x)
     if is_operand(x):
         return lent(np.asarray(x))
+    name = called_name()
     fail(
         DtypeError,
-        f"expected an array or a number, got {type(x).__name__}",
-        "convert with td.asarray",
+        (f"{name}: " if name else "")
+        + f"expected an array or a number, got {an(type(x).__name__)}",
+        "convert with td.asarray; td.stack joins a list of arrays",
     )
 
 
 def owned(x: Any) -> Any:
     """An operand whose values nobody changes; numbers stay numbers."""
-    return x if type(x) in WEAK else as_array(x)
+    return x if type(x) in PYTHON_NUMBERS or isinstance(x, np.generic) else as_array(x)
+
+
+def number_of(x: np.generic) -> Any:
+    """A scalar of NumPy as the Python number it is where it meets arrays; what is none stays.
+
+    >>> number_of(np.float32(0.5)), number_of(np.int64(3)), number_of(np.True_)
+    (0.5, 3, True)
+    """
+    kind = NUMBER_KINDS.get(x.dtype.kind)
+    if kind is None and x.dtype.name in FLOATS_OF_ML_DTYPES:
+        kind = float
+    return x if kind is None else kind(x)
+
+
+def from_numpy_scalar(x: np.generic) -> Array:
+    """Scalars that NumPy makes when nobody asks for a dtype are numbers, and take the default of
+    their kind; others were named, and keep theirs."""
+    if x.dtype.name not in UNASKED:
+        return lent(np.asarray(x))
+    dtype = python_dtypes()[NUMBER_KINDS[x.dtype.kind]]
+    if dtype.is_integer and not dtype_holds(dtype, number_of(x)):
+        return lent(np.asarray(x))
+    return scalar(number_of(x), dtype)
 
 
 def wrap(values: np.ndarray, over: Callable[[np.ndarray], Array] = Array.from_numpy) -> Array:
     """A NumPy array as it is, if there is a dtype for it; bytes in the other order are turned."""
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.itemsize >= 8 and values.dtype.kind in "fiuc":
+        values = narrowed(values)
     if values.dtype.name in FLOAT8_NAMES:
         codes = np.array(values, order="C").view(np.uint8)
         return Array.from_bytes(codes, ArrayType(as_dtype(values.dtype), values.shape))
@@ -90,6 +148,15 @@ def wrap(values: np.ndarray, over: Callable[[np.ndarray], Array] = Array.from_nu
         return over(values)
     except TetradError as error:
         raise located(error) from None
+
+
+def narrowed(values: np.ndarray) -> np.ndarray:
+    """The values in a dtype of 32 bits, where those of 64 bits are not kept."""
+    if keeps_wide():
+        return values
+    kind = as_dtype(values.dtype)
+    with np.errstate(all="ignore"):
+        return values.astype(canonical(kind).np)
 
 
 def lent(values: np.ndarray) -> Array:
@@ -140,24 +207,34 @@ def kind_of(x: Any) -> Kind:
     meets."""
     if isinstance(x, Array):
         return x.weak if isinstance(x, TracedArray) and x.weak else x.type.dtype
-    if type(x) in WEAK:
+    if type(x) in PYTHON_NUMBERS:
         return type(x)
     if type(x) is np.ndarray and x.dtype.isnative:
         return dtype_of(x.dtype)
+    if isinstance(x, np.generic) and type(number := number_of(x)) in PYTHON_NUMBERS:
+        return type(number)
     return int if isinstance(x, SizeExpr) else borrowed(x).type.dtype
 
 
 def convert(x: Any, dtype: DType) -> Array:
     """An operand as an array of this dtype."""
     if isinstance(x, TracedArray) and x.wide is not None and x.type.dtype is not dtype:
-        return convert(TracedArray.of(x.wide, x.trace), dtype)
+        return convert(TracedArray.of(x.wide, x.home_trace), dtype)
     if isinstance(x, Array):
         if x.type.dtype.is_narrow or dtype.is_narrow:
             return x if x.type.dtype is dtype else convert_narrow(x, dtype)
         return x if x.type.dtype is dtype else run("cast", x, dtype=dtype)
-    if type(x) in WEAK:
+    if isinstance(x, np.generic):
+        x = number_of(x)
+    if type(x) in PYTHON_NUMBERS:
         return scalar(x, dtype)
     return size_array(x, dtype) if isinstance(x, SizeExpr) else convert(borrowed(x), dtype)
+
+
+def as_positions(found: Array, size: Size) -> Array:
+    """Positions along an axis of this size, in the default integer if that reaches the end."""
+    most = size if isinstance(size, int) else size.max
+    return convert(found, default_int()) if most < 1 << 31 else found
 
 
 def convert_narrow(x: Array, dtype: DType) -> Array:
@@ -183,9 +260,9 @@ def convert_nibbles(x: Array, dtype: DType) -> Array:
 
 
 def dtype_of(like: Any) -> DType:
-    """The dtype a user named."""
+    """The dtype a user named, or the one that takes its place."""
     try:
-        return as_dtype(like)
+        return canonical(as_dtype(like))
     except TetradError as error:
         raise located(error) from None
 
@@ -208,7 +285,7 @@ def common_dtype(args: Sequence[Any]) -> DType:
 
 def _kind_or_dtype(x: Any) -> Kind:
     """Like kind_of, and dtypes count as themselves."""
-    if isinstance(x, DType | str | np.dtype) or isinstance(x, type) and x not in WEAK:
+    if isinstance(x, DType | str | np.dtype) or isinstance(x, type) and x not in PYTHON_NUMBERS:
         return dtype_of(x)
     return kind_of(x)
 
@@ -235,7 +312,10 @@ def expand(x: Array, shape: Shape) -> Array:
 
 def elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Array:
     """An elementwise op on loose operands."""
-    result: Array = op(*broadcast(op.name, common(args, op.promote)), **params)
+    arrays = broadcast(op.name, common(args, op.promote))
+    if op.truth is not None and arrays[0].type.dtype is bool_:
+        return run(op.truth, *arrays) if op.truth else arrays[0]
+    result: Array = op(*arrays, **params)
     return result
 
 
@@ -300,6 +380,12 @@ def axes_of(name: str, axis: int | Sequence[int] | None, rank: int) -> tuple[int
     return tuple(sorted(axes))
 
 
+def told_of(*values: Any) -> str:
+    """From which argument the first traced one of these values came, for an error."""
+    x = next((v for v in values if isinstance(v, TracedArray)), None)
+    return "" if x is None else str(lazy.module("tetrad.tracing.origins").told(x))
+
+
 def shape_of(name: str, shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes."""
     sizes = (
@@ -316,7 +402,8 @@ def shape_of(name: str, shape: Any) -> Shape:
             "axis with a td.Dim"
         )
         told = hint if any(isinstance(n, Array) for n in sizes) else "convert sizes with int()"
-        fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}", told)
+        from_ = told_of(*sizes)
+        fail(ShapeError, f"{name}: a shape holds ints and Dims, got {sizes!r}{from_}", told)
     return tuple(n if isinstance(n, SizeExpr) else int(n) for n in sizes)
 
 

@@ -6,13 +6,19 @@ public namespace.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tetrad.core import lazy
 
 if TYPE_CHECKING:
     from tetrad.tracing.array import Array
+
+
+MORE: dict[str, Callable[[Any], Any]] = {}  # what `tetrad.jax` adds: attributes of JAX's arrays
 
 
 @cache
@@ -28,7 +34,9 @@ class Operators:
 
     if not TYPE_CHECKING:  # for type checkers, what is not here is an error
 
-        def __getattr__(self, name: str) -> NoReturn:
+        def __getattr__(self, name: str) -> Any:
+            if name in MORE:
+                return MORE[name](self)
             told = (
                 "" if name.startswith("_") else lazy.provided("suggestions").instead_of_method(name)
             )
@@ -37,6 +45,16 @@ class Operators:
     def _call(self, name: str, *args: Any, **settings: Any) -> Array:
         result: Array = getattr(_functions(), name)(self, *args, **settings)
         return result
+
+    def tobytes(self, order: str = "C") -> bytes:
+        """The elements as bytes, rows first.
+
+        >>> import tetrad as td
+        >>> td.asarray([1, 2], dtype=td.uint8).tobytes()
+        b'\\x01\\x02'
+        """
+        values: Any = np.asarray(self)
+        return bytes(values.tobytes(order))
 
     def _operate(self, name: str, left: Any, right: Any) -> Any:
         functions = _functions()
@@ -47,63 +65,179 @@ class Operators:
     def astype(self, dtype: Any, /, *, copy: bool = True) -> Array:
         return self._call("astype", dtype, copy=copy)
 
-    def reshape(self, *shape: Any) -> Array:
-        return self._call(
-            "reshape", shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
-        )
+    def reshape(self, *shape: Any, order: str = "C") -> Array:
+        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return self._call("reshape", sizes, order=order)
 
     def transpose(self, *axes: Any) -> Array:
         return self._call("transpose", *axes)
 
-    def flatten(self) -> Array:
-        return self._call("reshape", (-1,))
+    def flatten(self, order: str = "C") -> Array:
+        return self._call("ravel", order)
+
+    def ravel(self, order: str = "C") -> Array:
+        return self._call("ravel", order)
 
     def squeeze(self, axis: Any = None) -> Array:
         return self._call("squeeze", axis)
 
-    def take(self, indices: Any, axis: int | None = None) -> Array:
-        return self._call("take", indices, axis=axis)
+    def swapaxes(self, axis1: int, axis2: int) -> Array:
+        return self._call("swapaxes", axis1, axis2)
+
+    def take(self, indices: Any, axis: int | None = None, *more: Any, **settings: Any) -> Array:
+        return self._call("take", indices, axis, *more, **settings)
+
+    def repeat(self, repeats: Any, axis: int | None = None, **settings: Any) -> Array:
+        return self._call("repeat", repeats, axis, **settings)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Array:
+        return self._call("diagonal", offset, axis1, axis2)
+
+    def trace(
+        self,
+        offset: int = 0,
+        axis1: int = 0,
+        axis2: int = 1,
+        dtype: Any = None,
+        out: None = None,
+    ) -> Array:
+        return self.diagonal(offset, axis1, axis2).sum(-1, dtype, out)
+
+    def copy(self, order: str = "K") -> Array:
+        return self._call("copy", order)
+
+    def clip(self, min: Any = None, max: Any = None, **bounds: Any) -> Array:
+        return self._call("clip", min, max, **bounds)
+
+    def round(self, decimals: int = 0, out: None = None) -> Array:
+        return self._call("round", decimals, out)
+
+    def __round__(self, digits: int = 0) -> Array:
+        return self._call("round", digits)
+
+    def conj(self) -> Array:
+        return self._call("conj")
+
+    def conjugate(self) -> Array:
+        return self._call("conj")
+
+    def dot(self, b: Any, **settings: Any) -> Array:
+        return self._call("dot", b, **settings)
+
+    def cumsum(self, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+        return self._call("cumsum", axis, dtype, out)
+
+    def cumprod(self, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:
+        return self._call("cumprod", axis, dtype, out)
+
+    def argsort(self, axis: int | None = -1, *more: Any, **settings: Any) -> Array:
+        return self._call("argsort", axis, *more, **settings)
+
+    def sort(self, axis: int | None = -1, *more: Any, **settings: Any) -> Array:
+        """In order, as an array of its own: this one keeps its elements."""
+        return self._call("sort", axis, *more, **settings)
+
+    def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Array:
+        return self._call("searchsorted", v, side, sorter)
+
+    def nonzero(self, **settings: Any) -> tuple[Array, ...]:
+        found: tuple[Array, ...] = _functions().nonzero(self, **settings)
+        return found
+
+    def argpartition(self, kth: Any, axis: int | None = -1) -> Array:
+        return self._call("argpartition", kth, axis)
+
+    def choose(self, choices: Any, out: None = None, mode: str = "raise") -> Array:
+        return self._call("choose", choices, out, mode)
+
+    def compress(self, condition: Any, axis: int | None = None, **settings: Any) -> Array:
+        found: Array = _functions().compress(condition, self, axis, **settings)
+        return found
+
+    def ptp(self, axis: Any = None, out: None = None, keepdims: bool = False) -> Array:
+        return self._call("ptp", axis, out, keepdims)
+
+    def block_until_ready(self) -> Array:
+        """The array itself: a call returns when its results are there."""
+        return self  # type: ignore[return-value]
 
     def sum(
-        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **which: Any
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        **which: Any,
     ) -> Array:
-        return self._call("sum", axis=axis, dtype=dtype, keepdims=keepdims, **which)
+        return self._call("sum", axis, dtype, out, keepdims, **which)
 
     def prod(
-        self, axis: Any = None, *, dtype: Any = None, keepdims: bool = False, **which: Any
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        **which: Any,
     ) -> Array:
-        return self._call("prod", axis=axis, dtype=dtype, keepdims=keepdims, **which)
+        return self._call("prod", axis, dtype, out, keepdims, **which)
 
-    def mean(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
-        return self._call("mean", axis=axis, keepdims=keepdims, **which)
+    def mean(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        **which: Any,
+    ) -> Array:
+        return self._call("mean", axis, dtype, out, keepdims, **which)
 
     def var(
-        self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, **which: Any
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        **which: Any,
     ) -> Array:
-        return self._call("var", axis=axis, correction=correction, keepdims=keepdims, **which)
+        return self._call("var", axis, dtype, out, ddof, keepdims, **which)
 
     def std(
-        self, axis: Any = None, *, correction: float = 0.0, keepdims: bool = False, **which: Any
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: None = None,
+        ddof: float = 0,
+        keepdims: bool = False,
+        **which: Any,
     ) -> Array:
-        return self._call("std", axis=axis, correction=correction, keepdims=keepdims, **which)
+        return self._call("std", axis, dtype, out, ddof, keepdims, **which)
 
-    def max(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
-        return self._call("max", axis=axis, keepdims=keepdims, **which)
+    def max(
+        self, axis: Any = None, out: None = None, keepdims: bool = False, **which: Any
+    ) -> Array:
+        return self._call("max", axis, out, keepdims, **which)
 
-    def min(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
-        return self._call("min", axis=axis, keepdims=keepdims, **which)
+    def min(
+        self, axis: Any = None, out: None = None, keepdims: bool = False, **which: Any
+    ) -> Array:
+        return self._call("min", axis, out, keepdims, **which)
 
-    def any(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
-        return self._call("any", axis=axis, keepdims=keepdims, **which)
+    def any(
+        self, axis: Any = None, out: None = None, keepdims: bool = False, **which: Any
+    ) -> Array:
+        return self._call("any", axis, out, keepdims, **which)
 
-    def all(self, axis: Any = None, *, keepdims: bool = False, **which: Any) -> Array:
-        return self._call("all", axis=axis, keepdims=keepdims, **which)
+    def all(
+        self, axis: Any = None, out: None = None, keepdims: bool = False, **which: Any
+    ) -> Array:
+        return self._call("all", axis, out, keepdims, **which)
 
-    def argmax(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
-        return self._call("argmax", axis=axis, keepdims=keepdims)
+    def argmax(self, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
+        return self._call("argmax", axis, out, keepdims)
 
-    def argmin(self, axis: int | None = None, *, keepdims: bool = False) -> Array:
-        return self._call("argmin", axis=axis, keepdims=keepdims)
+    def argmin(self, axis: int | None = None, out: None = None, keepdims: bool = False) -> Array:
+        return self._call("argmin", axis, out, keepdims)
 
     def __neg__(self) -> Array:
         return self._call("negative")

@@ -12,7 +12,8 @@ import inspect
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, SupportsIndex
 
-from tetrad.core.errors import TraceError, an
+from tetrad.core.config import LOCAL
+from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.tree import TreeDef, flatten, typed, unflatten
 from tetrad.tracing.array import fail, noun_of
@@ -36,12 +37,12 @@ class Arguments:
     def positions(self) -> list[int]:
         """Where the positional arguments that are not static stand."""
         fixed = dict(self.static_args)
-        count = len(self.tree.children[0].children) + len(fixed)
+        count = len(self.tree.parts[0].parts) + len(fixed)
         return [i for i in range(count) if i not in fixed]
 
     @property
     def key(self) -> Hashable:
-        return self.tree, typed(self.static_args), typed(self.static_kwargs)
+        return self.tree, typed(self.static_args), typed(self.static_kwargs), LOCAL.view.key
 
     def rebuild(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         """The call's arguments with other leaves."""
@@ -86,8 +87,7 @@ class Signature:
             hash(value)
         except TypeError:
             message = (
-                f"{self.name}: the static argument {self.argument_name(where)} is "
-                f"{an(type(value).__name__)}"
+                f"{self.name}: the static argument {self.argument_name(where)} is {noun_of(value)}"
             )
             way = (
                 "pass arrays as other arguments"
@@ -105,10 +105,10 @@ class Signature:
 
     def leaf_names(self, arguments: Arguments) -> list[str]:
         """What the user calls each leaf: `params['w']`."""
-        positional, keyword = arguments.tree.children
+        positional, keyword = arguments.tree.parts
         keys: Any = keyword.data
         owners = [*(self.argument_name(i) for i in arguments.positions), *keys]
-        children = (*positional.children, *keyword.children)
+        children = (*positional.parts, *keyword.parts)
         return [
             name
             for owner, child in zip(owners, children, strict=True)
@@ -182,6 +182,11 @@ def _parameters(
     any_number = any(p.kind is kinds.VAR_POSITIONAL for p in known.values())
     any_name = any(p.kind is kinds.VAR_KEYWORD for p in known.values())
     return positional, known, any_number, any_name
+
+
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the parameters that may be positional."""
+    return _parameters(function)[0]
 
 
 def _position(

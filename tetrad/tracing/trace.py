@@ -14,10 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType, c128, f32, f64, i64
+from tetrad.core.dtypes import DType, bool_, c128, f64, i64, python_dtypes
 from tetrad.core.errors import TraceError, an
 from tetrad.core.floats import own_floats
-from tetrad.core.promotion import WEAK
 from tetrad.core.record import record
 from tetrad.core.source import repeated_source
 from tetrad.core.tree import TreeDef, flatten, unflatten
@@ -27,11 +26,12 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.convert import cast
 from tetrad.tracing.array import Array, TracedArray, array_type, fail, node_of
 from tetrad.tracing.context import Trace, current_trace, new_trace
-from tetrad.tracing.operands import as_array, check_shape, dtype_of, is_operand, wrap
+from tetrad.tracing.effects import settled
+from tetrad.tracing.operands import as_array, check_shape, dtype_of, is_operand, number_of, wrap
 from tetrad.tracing.signature import Arguments, Signature, signature_of
 
 # A Python number travels at full precision.
-WIDE: dict[type, DType] = {bool: WEAK[bool], int: i64, float: f64, complex: c128}
+WIDE: dict[type, DType] = {bool: bool_, int: i64, float: f64, complex: c128}
 
 
 @record
@@ -44,8 +44,18 @@ class Spec:
 
     type: ArrayType
 
-    def __init__(self, shape: Any, dtype: Any = f32) -> None:
+    def __init__(self, shape: Any, dtype: Any = float) -> None:
         object.__setattr__(self, "type", array_type(dtype_of(dtype), check_shape("Spec", shape)))
+
+    @staticmethod
+    def like(x: Any) -> Spec:
+        """That of an array, or of anything with a shape and a dtype."""
+        return Spec(x.shape, x.dtype)
+
+    @property
+    def sharding(self) -> None:
+        """Where JAX says how an array is spread over devices: there is one device."""
+        return None
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -86,6 +96,8 @@ def kind_of_argument(name: str, where: str, leaf: Any) -> ArgumentKind:
         return ArgumentKind(leaf.type)
     if type(leaf) in WIDE:
         return ArgumentKind(array_type(WIDE[type(leaf)], ()), type(leaf))
+    if isinstance(leaf, np.generic) and type(number := number_of(leaf)) in WIDE:
+        return ArgumentKind(array_type(WIDE[type(number)], ()), type(number))
     if is_operand(leaf):
         return ArgumentKind(wrap(np.asarray(leaf)).type)
     message = f"{name}: the argument {where} is {an(type(leaf).__name__)}, not an array or a number"
@@ -114,20 +126,28 @@ def trace_function(
     kinds: Sequence[ArgumentKind],
     values: Sequence[Array] = (),
     changing: Collection[int] = (),
+    rows: Sequence[Array | None] = (),
+    known: Sequence[Array] = (),
 ) -> Traced:
     """Record what the function does with arrays of these kinds. `values`: of the parameters, where
-    Python may ask; `changing`: those by which a derivative is taken, of which it may not ask for
-    arrays and floats."""
+    Python may ask; `rows`: of the parameters of a batch, to be shown; `changing`: those by which a
+    derivative is taken, of which it may not ask for arrays and floats; `known`: values of the
+    arguments of a function with a rule of its own."""
     with own_floats(), too_deep(signature.name), new_trace(signature.name) as trace:
         parameters = trace.parameters([kind.type for kind in kinds])
+        trace.named = lambda: dict(zip(parameters, signature.leaf_names(arguments), strict=False))
         trace.values.update(zip(parameters, values, strict=False))
+        trace.known.update(zip(parameters, known, strict=False))
+        trace.rows.update(zip(parameters, rows, strict=False))
         trace.changing.update(parameters[i] for i in changing)
         inputs = [
             _input(node, kind.weak, trace) for node, kind in zip(parameters, kinds, strict=True)
         ]
         args, kwargs = arguments.rebuild(inputs)
         leaves, tree = flatten(function(*args, **kwargs))
-        outputs = [node_of(_output(signature.name, leaf), trace) for leaf in leaves]
+        outputs = settled(
+            trace, [node_of(output_of(signature.name, leaf), trace) for leaf in leaves]
+        )
     captured = list(trace.captured.values())
     graph = make_graph(signature.name, [*parameters, *(node for _, node in captured)], outputs)
     return Traced(graph, tree, tuple(value for value, _ in captured))
@@ -159,14 +179,14 @@ def too_deep(name: str) -> Iterator[None]:
 def _input(node: Node, weak: type | None, trace: Trace) -> TracedArray:
     if weak is None:
         return TracedArray.of(node, trace)
-    dtype = WEAK[weak]
+    dtype = python_dtypes()[weak]
     narrow = node if node.type.dtype is dtype else apply(cast, [node], {"dtype": dtype})
     made = TracedArray.of(narrow, trace)
     made.weak, made.wide = weak, node
     return made
 
 
-def _output(name: str, leaf: Any) -> Array:
+def output_of(name: str, leaf: Any) -> Array:
     if not is_operand(leaf):
         message = (
             f"{name}: a traced function returns arrays and numbers, not {an(type(leaf).__name__)}"

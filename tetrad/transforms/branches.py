@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tetrad.core.errors import UnsupportedError
 from tetrad.graph.build import fresh_like, make_graph, spliced
 from tetrad.graph.build import results as results_of
+from tetrad.graph.effects import without_effects
 from tetrad.graph.loops import make_switch, make_while, switch, while_loop
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import full_like, run, spread, where, zeros_like
@@ -196,10 +197,16 @@ def split_while(node: Node, values: Sequence[Node]) -> tuple[list[Node], list[No
     return list(values[:a]), list(values[a:b]), list(values[b:])
 
 
-def jvp_while(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
-    """One loop that carries tangents beside values; the condition looks at the values alone."""
+def jvp_while(
+    node: Node, primals: Sequence[Node], tangents: Sequence[Tangent], is_again: bool = False
+) -> Both:
+    """One loop that carries tangents beside values; the condition looks at the values alone.
+    `is_again`: what happens in the loop happens elsewhere."""
     body: Graph = node.param("body")
     condition: Graph = node.param("condition")
+    if is_again:
+        why = "a while_loop is walked through twice for its derivative"
+        body, condition = without_effects(body, why), without_effects(condition, why)
     asked, consts, carries = split_while(node, primals)
     _, const_moves, carry_moves = split_while(node, tangents)  # type: ignore[arg-type]
     fixed, moving = flags_of(const_moves), flags_of(carry_moves)
@@ -238,7 +245,7 @@ def grouped(inputs: Sequence[Node], consts: int, carries: int, moved_consts: int
 def linearize_while(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     """The change walks forward in a loop that computes the values again: it may be asked for, or
     stopped behind it."""
-    return results_of(node), jvp_while(node, primals, tangents)[1]
+    return results_of(node), jvp_while(node, primals, tangents, is_again=True)[1]
 
 
 def transpose_while(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:

@@ -25,6 +25,7 @@ from tetrad.graph.build import (
     spliced,
 )
 from tetrad.graph.custom import make_linear
+from tetrad.graph.effects import without_effects
 from tetrad.graph.loops import make_scan, make_switch
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import expand, run, sliced, where, zeros_like
@@ -35,6 +36,8 @@ from tetrad.transforms.jvp import Flags, jvp, present
 from tetrad.transforms.linearize import Linear, linearize
 from tetrad.transforms.scan_operands import ScanOperands, settings, spread_reached
 from tetrad.transforms.transpose import transpose
+
+AGAIN = "checkpoint= computes steps again for the derivative"
 
 
 def checkpointed_scan(
@@ -170,9 +173,10 @@ class CheckpointedScan:
             if flag
         ]
         width = len(inputs)
-        return make_graph(
+        made_graph = make_graph(
             f"{self.body.name}.tangent", [*outer[:width], *spare, *outer[width:]], found
         )
+        return without_effects(made_graph, AGAIN)
 
     def buffers(self, stored: int) -> list[Node]:
         carries = ScanOperands.of(self.node, self.node.inputs).carries
@@ -201,7 +205,8 @@ class CheckpointedScan:
         done = start.like(swept)
         by_row = [sliced(x, 0, 0, self.plan.length) for x in done.by_row]
         found = [*done.sums, *done.cotangents, *by_row]
-        return make_graph(f"{self.body.name}.backward", [*inputs, *held, *seeds], found)
+        made = make_graph(f"{self.body.name}.backward", [*inputs, *held, *seeds], found)
+        return without_effects(made, AGAIN)
 
     def start(
         self, values: ScanOperands, held: Sequence[Node], ends: Sequence[Node]

@@ -9,7 +9,7 @@ arguments are JAX's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import reduce, update_wrapper
 from itertools import zip_longest
 from operator import add
@@ -21,7 +21,7 @@ from tetrad.core.errors import TraceError
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.source import Source, user_source
-from tetrad.core.tree import LEAF, NODES, TreeDef, flatten, sketch, tree_map, unflatten
+from tetrad.core.tree import LEAF, NODES, TreeDef, flatten, sketch, take, tree_map, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.build import (
     filled,
@@ -30,16 +30,18 @@ from tetrad.graph.build import (
     make_graph,
     make_parameter,
     rebuild,
+    spliced,
 )
 from tetrad.graph.custom import make_checkpoint, make_custom
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
 from tetrad.tracing.array import Array, TracedArray, fail, node_of, noun_of
-from tetrad.tracing.context import current_trace, stack, with_axes
-from tetrad.tracing.operands import as_array, convert, traced
+from tetrad.tracing.context import Trace, current_trace, stack, with_axes
+from tetrad.tracing.effects import note
+from tetrad.tracing.operands import as_array, convert, run, traced
 from tetrad.tracing.signature import Arguments, Signature, check_function, chosen, signature_of
 from tetrad.tracing.trace import ArgumentKind, Traced, kinds_of, trace_function
-from tetrad.transforms.custom_rules import JvpRule, Rule, VjpRule
+from tetrad.transforms.custom_rules import BUT, ONLY, JvpRule, Rule, VjpRule
 from tetrad.transforms.forward import is_differentiable
 
 Function = Callable[..., Any]
@@ -70,11 +72,12 @@ class Site:
     kinds: tuple[ArrayType, ...]
     source: Source | None
     axes: tuple[tuple[Any, Size], ...]  # names that `vmap` had given there
+    known: tuple[TracedArray, ...] = ()  # what it was called with, where Python may ask for it
 
     @property
     def tree(self) -> TreeDef:
         """Of the positional arguments."""
-        return self.arguments.tree.children[0]
+        return self.arguments.tree.parts[0]
 
 
 def record_site(
@@ -82,8 +85,10 @@ def record_site(
     args: Sequence[Any],
     kwargs: dict[str, Any],
     hint: str = "list it in static_argnums",
+    asked: Trace | None = None,
 ) -> tuple[Site, list[Array]]:
-    """The call traced; `hint`: what to do with an argument that is no array."""
+    """The call traced; `hint`: what to do with an argument that is no array; `asked`: where values
+    of the arguments are, which Python may ask for."""
     signature = signature_of(function, (), ())
     arguments = signature.arguments(args, kwargs)
     try:
@@ -91,19 +96,29 @@ def record_site(
     except TraceError as error:
         raise TraceError(error.message, source=error.source, hint=hint) from None
     leaves = [as_array(leaf) for leaf in arguments.leaves]
-    made = trace_function(signature, function, arguments, [ArgumentKind(x.type) for x in leaves])
+    known = known_in(asked, leaves)
     kinds = tuple(x.type for x in leaves)
-    return Site(signature.name, made, arguments, kinds, user_source(), stack.axes), [
-        *leaves,
-        *made.captured,
-    ]
+    made = trace_function(
+        signature, function, arguments, list(map(ArgumentKind, kinds)), known=known
+    )
+    known += known_in(asked, made.captured)
+    site = Site(signature.name, made, arguments, kinds, user_source(), stack.axes, known)
+    return site, [*leaves, *made.captured]
+
+
+def known_in(trace: Trace | None, arrays: Iterable[Array]) -> tuple[TracedArray, ...]:
+    """The arrays as they are now, in a trace that runs on values."""
+    if trace is None or not (trace.values or trace.known):
+        return ()
+    return tuple(TracedArray.of(node_of(x, trace), trace) for x in arrays)
 
 
 def returned(site: Site, nodes: Sequence[Any]) -> Any:
     outer = current_trace()
     if outer is None:
         fail(TraceError, f"{site.name}: the enclosing trace has ended")
-    return unflatten(site.traced.tree, [TracedArray.of(node, outer) for node in nodes])
+    note(outer, nodes)
+    return take(site.traced.tree, (TracedArray.of(node, outer) for node in nodes))
 
 
 # -- computed again --------------------------------------------------------------------------------
@@ -116,7 +131,39 @@ OTHER_NAMES = {  # JAX has these too
     "checkpoint_dots": "dots_saveable",
     "checkpoint_dots_with_no_batch_dims": "dots_with_no_batch_dims_saveable",
 }  # fmt: skip
-checkpoint_policies = SimpleNamespace(**{name: name for name in POLICIES}, **OTHER_NAMES)
+
+
+def save_only_these_names(*names: str) -> str:
+    """The policy that keeps what `checkpoint_name` gave one of these names."""
+    return f"{ONLY}{','.join(names)}"
+
+
+def save_any_names_but_these(*names: str) -> str:
+    """The policy that keeps what `checkpoint_name` gave a name, but not one of these."""
+    return f"{BUT}{','.join(names)}"
+
+
+checkpoint_policies = SimpleNamespace(
+    **{name: name for name in POLICIES}, **OTHER_NAMES,
+    save_only_these_names=save_only_these_names, save_any_names_but_these=save_any_names_but_these,
+)  # fmt: skip
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """A tree of arrays under a name, by which policies of `checkpoint` keep it.
+
+    >>> import tetrad as td
+    >>> policy = td.checkpoint_policies.save_only_these_names("wave")
+    >>> f = td.checkpoint(lambda x: td.sin(td.checkpoint_name(td.sin(x), "wave")), policy=policy)
+    >>> td.grad(f)(0.0)
+    Array(1., float32)
+    """
+    if not isinstance(name, str) or "," in name:
+        fail(TraceError, f"checkpoint_name: a name is a text without commas, got {name!r}")
+    leaves, shape = flatten(x)
+    return unflatten(
+        shape, [run("checkpoint_name", as_array(leaf), called=name) for leaf in leaves]
+    )
 
 
 def checkpoint(
@@ -133,7 +180,8 @@ def checkpoint(
     Array(1., float32)
     """
     check_function("checkpoint", fun)
-    if policy not in (None, *POLICIES):
+    is_named = isinstance(policy, str) and policy.startswith((ONLY, BUT))
+    if not is_named and policy not in (None, *POLICIES):
         known = ", ".join(POLICIES)
         fail(
             TraceError,
@@ -201,7 +249,7 @@ class _Custom:
         args = self.positional(args, kwargs)
         inner, arrays = without(self.fun, args, self.fixed)
         site, operands = record_site(
-            inner, arrays, {}, "list it in nondiff_argnums or nondiff_argnames"
+            inner, arrays, {}, "list it in nondiff_argnums or nondiff_argnames", outer
         )
         fixed = [args[i] for i in self.fixed]
         nodes = [node_of(x, outer) for x in operands]
@@ -358,10 +406,11 @@ class custom_jvp(_Custom):
                 shape, [as_kind(x, k) for x, k in zip_longest(changes, kinds[: len(changes)])]
             )
 
+        kinds = [*site.kinds, *site.kinds]
         made, held = self.with_held(
-            site, trace_leaves(f"{site.name}.jvp", both, [*site.kinds, *site.kinds])
+            site, trace_leaves(f"{site.name}.jvp", both, kinds, site.known[:count])
         )
-        value, tangent = made.tree.children
+        value, tangent = made.tree.parts
         outputs = [o.type for o in site.traced.graph.outputs]
         check_leaves(
             self,
@@ -451,7 +500,7 @@ class custom_vjp(_Custom):
         def run(*leaves: Any) -> Any:
             given = [Primal(x, is_differentiable(x.type)) for x in leaves] if self.wraps else leaves
             rest = iter(unflatten(site.tree, given))
-            total = len(fixed) + len(site.tree.children)
+            total = len(fixed) + len(site.tree.parts)
             held = iter(fixed)
             args = [next(held) if i in self.fixed else next(rest) for i in range(total)]
             found = self.fwd(*args)  # type: ignore[misc]
@@ -464,10 +513,12 @@ class custom_vjp(_Custom):
                 self.wrong(message, "return value, None if it needs nothing")
             return found
 
-        made, held = self.with_held(site, trace_leaves(f"{site.name}.fwd", run, site.kinds))
+        made, held = self.with_held(
+            site, trace_leaves(f"{site.name}.fwd", run, site.kinds, site.known)
+        )
         kinds = [o.type for o in site.traced.graph.outputs]
         found = [o.type for o in made.graph.outputs[: len(kinds)]]
-        check_leaves(self, made.tree.children[0], site, found, kinds, "value")
+        check_leaves(self, made.tree.parts[0], site, found, kinds, "value")
         graph = make_graph(
             made.graph.name, [*made.graph.inputs, *held], [*made.graph.outputs, *held]
         )
@@ -485,14 +536,15 @@ class custom_vjp(_Custom):
         seeds = [kind for kind in results if is_differentiable(kind)]
 
         def run(*leaves: Any) -> Any:
-            kept = unflatten(forward.tree.children[1], leaves[: len(residuals)])
+            kept = unflatten(forward.tree.parts[1], leaves[: len(residuals)])
             rest = iter(leaves[len(residuals) :])
             given = [next(rest) if is_differentiable(kind) else None for kind in results]
             found = self.bwd(*fixed, kept, unflatten(site.traced.tree, given))  # type: ignore[misc]
             return self.cotangents(site, found)
 
+        values = known_outputs(site, forward.graph)[len(results) :][: len(residuals)]
         made, held = self.with_held(
-            site, trace_leaves(f"{site.name}.bwd", run, [*residuals, *seeds])
+            site, trace_leaves(f"{site.name}.bwd", run, [*residuals, *seeds], values)
         )
         own, count = made.graph.inputs, len(residuals)
         none = [filled(0, p.type) for p in held]  # of what is fixed nobody asks for a cotangent
@@ -501,15 +553,15 @@ class custom_vjp(_Custom):
 
     def cotangents(self, site: Site, found: Any) -> list[Any]:
         """One for each operand leaf, of its type; None stands for zeros."""
-        if not isinstance(found, tuple | list) or len(found) != len(site.tree.children):
-            wanted = f"a tuple of {len(site.tree.children)}, one for each argument"
+        if not isinstance(found, tuple | list) or len(found) != len(site.tree.parts):
+            wanted = f"a tuple of {len(site.tree.parts)}, one for each argument"
             message = (
                 f"the backward rule of {site.name} must return {wanted}, it returned "
                 f"{count_of(found)}"
             )
             self.wrong(message, "(g,) for one")
         leaves: list[Any] = []
-        for number, (part, tree) in enumerate(zip(found, site.tree.children, strict=True)):
+        for number, (part, tree) in enumerate(zip(found, site.tree.parts, strict=True)):
             given = leaves_below(tree, part)
             if given is None:
                 wanted = (
@@ -549,15 +601,13 @@ def leaves_below(tree: TreeDef, part: Any) -> list[Any] | None:
     """The leaves of a tree that must have this shape, where None may stand for any part of it; None
     if it has not."""
     if part is None:
-        return [None for _ in tree.leaf_names()]
+        return [None] * tree.num_leaves
     if tree.container is not type(part):
         return [part] if tree.container is None and flatten(part)[1] is LEAF else None
     children, data = NODES[type(part)].flatten(part)
-    if data != tree.data or len(children) != len(tree.children):
+    if data != tree.data or len(children) != len(tree.parts):
         return None
-    below = [
-        leaves_below(shape, child) for shape, child in zip(tree.children, children, strict=True)
-    ]
+    below = [leaves_below(shape, child) for shape, child in zip(tree.parts, children, strict=True)]
     return None if None in below else [leaf for leaves in below for leaf in leaves or ()]
 
 
@@ -586,17 +636,32 @@ def _once(make: Callable[[], Any], site: Site) -> Callable[[], Any]:
     return get
 
 
-def identity(x: Array) -> int:
-    """Of a traced array its node, of any other itself."""
-    return id(x.node) if isinstance(x, TracedArray) else id(x)
+def identity(x: Array) -> Hashable:
+    """Of a traced array its node, of any other its memory."""
+    if isinstance(x, TracedArray):
+        return id(x.node)
+    return x.view.__array_interface__["data"][0], x.view.strides, x.type
 
 
-def trace_leaves(name: str, function: Function, kinds: Sequence[ArrayType]) -> Traced:
-    """A function of plain arrays, traced."""
+def known_outputs(site: Site, graph: Graph) -> list[TracedArray]:
+    """What a graph of the operands gives there, if Python may ask for it."""
+    if not site.known:
+        return []
+    home = site.known[0].home_trace
+    return [TracedArray.of(node, home) for node in spliced(graph, [x.node for x in site.known])]
+
+
+def trace_leaves(
+    name: str, function: Function, kinds: Sequence[ArrayType], known: Sequence[Array] = ()
+) -> Traced:
+    """A function of plain arrays, traced; `known`: values of the first, which Python may ask
+    for."""
     signature = Signature(name, (), frozenset(), frozenset())
     leaves, tree = flatten((tuple(kinds), {}))
     arguments = Arguments(leaves, tree, (), ())
-    return trace_function(signature, function, arguments, [ArgumentKind(kind) for kind in kinds])
+    return trace_function(
+        signature, function, arguments, [ArgumentKind(kind) for kind in kinds], known=known
+    )
 
 
 def check_leaves(
@@ -607,7 +672,7 @@ def check_leaves(
     wanted: Sequence[ArrayType],
     what: str,
 ) -> None:
-    if tree is not site.traced.tree:
+    if tree != site.traced.tree:
         trees = f"{sketch(site.traced.tree)}, it returned {sketch(tree)}"
         message = (
             f"the rule of {site.name} must return a {what} with the tree of what "

@@ -33,9 +33,11 @@ from tetrad.graph.custom import (
     make_custom,
     make_linear,
 )
+from tetrad.graph.effects import without_effects
 from tetrad.graph.nodes import Graph, Node, topological
 from tetrad.ops.calculus import reduce_sum
 from tetrad.ops.matmul.op import matmul
+from tetrad.ops.movement import checkpoint_name
 from tetrad.transforms import batch as batching
 from tetrad.transforms import jvp as forward
 from tetrad.transforms import linearize as linearizing
@@ -242,6 +244,10 @@ def batch_linear(node: Node, inputs: Sequence[Node], batched: Flags, axis: Axis)
 # -- computed again --------------------------------------------------------------------------------
 
 
+# policies that name what is kept, or what is not: the names follow, with commas between
+ONLY, BUT = "save_only_these_names:", "save_any_names_but_these:"
+
+
 def jvp_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]) -> Both:
     made = jvp(node.param("graph"), flags_of(tangents))
     operands = [*primals, *present(tangents)]
@@ -267,8 +273,14 @@ def linearize_checkpoint(node: Node, primals: Sequence[Node], tangents: Sequence
     residuals = linear.residual_values(inputs, rebuild(linear.primal.outputs, known))
     changes = spliced(linear.tangent, [*residuals, *moves])
     again = make_graph(f"{graph.name}.again", [*inputs, *kept, *moves], changes)
+    again = without_effects(again, "td.checkpoint computes it again for the derivative")
     operands = [*primals, *outputs[count:], *present(tangents)]
     return outputs[:count], linear.spread(results(make_call(again, operands, node.source)))
+
+
+def is_kept(node: Node, policy: str) -> bool:
+    kind, names = policy.split(":")
+    return (node.param("called") in names.split(",")) == (f"{kind}:" == ONLY)
 
 
 def saved_nodes(wanted: Sequence[Node], policy: str | None) -> list[Node]:
@@ -276,6 +288,8 @@ def saved_nodes(wanted: Sequence[Node], policy: str | None) -> list[Node]:
     batch."""
     if policy is None:
         return []
+    if policy.startswith((ONLY, BUT)):
+        return [n for n in topological(wanted) if n.op is checkpoint_name and is_kept(n, policy)]
     rank = 2 if policy == "dots_with_no_batch_dims_saveable" else math.inf
     return [n for n in topological(wanted) if n.op is matmul and n.type.rank <= rank]
 

@@ -20,11 +20,11 @@ import tetrad.transforms.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, ShapeError, TraceError, an
 from tetrad.core.floats import guarded
 from tetrad.core.record import record
-from tetrad.core.tree import TreeDef, flatten, sketch, unflatten
-from tetrad.core.types import ArrayType
+from tetrad.core.tracebacks import plain_tracebacks
+from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.graph.nodes import Graph
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, convert, expand
+from tetrad.tracing.operands import as_array, convert
 from tetrad.tracing.run_graph import run_graph
 from tetrad.tracing.signature import Arguments, check_function, signature_of
 from tetrad.tracing.static_arguments import is_values, without_settings
@@ -32,9 +32,17 @@ from tetrad.tracing.trace import ArgumentKind, Traced, kinds_of, trace_function
 from tetrad.transforms.forward import is_differentiable
 from tetrad.transforms.jvp import Flags
 from tetrad.transforms.jvp import jvp as jvp_graph
-from tetrad.transforms.linearize import Linear
+from tetrad.transforms.linear_functions import (
+    LinearPart,
+    linear_part,
+    matching,
+    pullback,
+    pulled,
+    pushforward,
+    residuals,
+    zeros_of,
+)
 from tetrad.transforms.linearize import linearize as linearize_graph
-from tetrad.transforms.transpose import transpose as transpose_graph
 
 INTEGERS = "differentiate a float from which it is made; whole numbers jump"
 HINTS = {
@@ -75,7 +83,11 @@ def record_call(
     differentiated."""
     signature = signature_of(function, (), ())
     arguments = signature.arguments(args, kwargs)
-    kinds = kinds_of(signature, arguments)
+    try:
+        kinds = kinds_of(signature, arguments)
+    except TraceError as error:
+        hint = "keep it out of the arguments that are differentiated: close over it"
+        raise TraceError(error.message, source=error.source, hint=hint) from None
     leaves = [as_array(leaf) for leaf in arguments.leaves]
     strong = tuple(
         ArgumentKind(x.type) if k.weak is not None else k
@@ -90,11 +102,11 @@ def record_call(
 def marked_leaves(call: TreeDef, numbers: Sequence[int] | None) -> list[bool]:
     """For each leaf of (args, kwargs): does it belong to an argument in `numbers`? None stands for
     all of args."""
-    args, kwargs = call.children
-    count = len(args.children)
+    args, kwargs = call.parts
+    count = len(args.parts)
     chosen = set(range(count)) if numbers is None else {n % count for n in numbers if count}
-    marks = [i in chosen for i, child in enumerate(args.children) for _ in child.leaf_names()]
-    return marks + [False for _ in kwargs.leaf_names()]
+    marks = [i in chosen for i, child in enumerate(args.parts) for _ in range(child.num_leaves)]
+    return marks + [False] * kwargs.num_leaves
 
 
 def inputs_of_call(
@@ -116,8 +128,8 @@ def leaves_of(
 ) -> tuple[list[list[int]], list[TreeDef]]:
     """The leaf numbers of each argument in argnums, and the trees of those arguments."""
     numbers = checked_numbers(argnums, what)
-    children = recorded.arguments.tree.children[0].children
-    starts = np.cumsum([0, *(len(list(c.leaf_names())) for c in children)])
+    children = recorded.arguments.tree.parts[0].parts
+    starts = np.cumsum([0, *(c.num_leaves for c in children)])
     found, trees = [], []
     for number in numbers:
         if not -len(children) <= number < len(children):
@@ -224,50 +236,42 @@ def gradients(recorded: Recorded, marked: Sequence[int]) -> tuple[list[Array], d
         return outputs, {}
     one = convert(1.0, outputs[0].dtype)
     seeds = [one, *(None for _ in outputs[1:])]
-    return outputs, pulled(linear, recorded.arrays, results, flags, seeds)
-
-
-@guarded
-def pulled(
-    linear: Linear,
-    inputs: Sequence[Array],
-    results: Sequence[Array],
-    wrt: Flags,
-    seeds: Sequence[Array | None],
-) -> dict[int, Array]:
-    """Cotangents of the inputs that change, from cotangents of the outputs; those not reached are
-    left out."""
-    kept = [(inputs if kind == "input" else results)[i] for kind, i in linear.residuals]
-    given = [seed for seed, changes in zip(seeds, linear.changes, strict=True) if changes]
-    changing = [i for i, flag in enumerate(wrt) if flag]
-    flags = (False,) * len(kept) + (True,) * len(changing)
-    made = transpose_graph(linear.tangent, flags, tuple(g is not None for g in given))
-    found = iter(run_graph(made.graph, [*kept, *(g for g in given if g is not None)]))
-    return {i: next(found) for i, reached in zip(changing, made.reached, strict=True) if reached}
+    kept = residuals(linear, recorded.arrays, results)
+    return outputs, pulled(linear.tangent, linear.changes, kept, flags, seeds)
 
 
 def as_gradient(found: dict[int, Array], recorded: Recorded, i: int) -> Array:
     return found[i] if i in found else zeros_of(recorded.arrays[i].type)
 
 
-def zeros_of(kind: ArrayType) -> Array:
-    return expand(convert(0.0 if kind.dtype.is_float else 0, kind.dtype), kind.shape)
+def came(tree: TreeDef, outputs: Sequence[Any]) -> str:
+    """What a function returned, for an error."""
+    if tree.container is None:
+        return str(outputs[0].type)
+    count = f" of {len(tree.parts)}" if tree.container in (tuple, list) else ""
+    return f"{an(tree.container.__name__)}{count}"
 
 
 def check_scalar(recorded: Recorded, has_aux: bool, holomorphic: bool) -> None:
     """grad follows one number: the output, or the first of two when there is something else beside
     it."""
     tree, outputs = recorded.traced.tree, recorded.graph.outputs
-    if has_aux and (tree.container is not tuple or len(tree.children) != 2):
+    if has_aux and (tree.container is not tuple or len(tree.parts) != 2):
         fail(
             TraceError,
-            f"grad: has_aux is set, so {recorded.name} must return a pair (value, anything else)",
+            f"grad: has_aux is set, so {recorded.name} must return a pair (value, anything else), "
+            f"it returns {came(tree, outputs)}",
+            "drop has_aux, or return value, aux",
         )
-    value = tree.children[0] if has_aux else tree
+    value = tree.parts[0] if has_aux else tree
     if value.container is not None:
         hint = HINTS.get(value.container, "return one of its numbers")
-        came = an(value.container.__name__)
-        fail(TraceError, f"grad: {recorded.name} must return one number, it returns {came}", hint)
+        fail(
+            TraceError,
+            f"grad: {recorded.name} must return one number, it returns "
+            f"{an(value.container.__name__)}",
+            hint,
+        )
     kind = outputs[0].type
     if kind.shape:
         message = f"grad: {recorded.name} must return one number, it returns {kind}"
@@ -308,38 +312,45 @@ def grad(
 # -- vjp, jvp, linearize ---------------------------------------------------------------------------
 
 
+@plain_tracebacks
 @guarded
 def vjp(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function, and a function from cotangents of the value to cotangents of the
-    arguments.
+    arguments: a tree, which may leave `jit`.
 
     >>> import tetrad as td
     >>> y, back = td.vjp(lambda x: td.sin(x), 0.0)
     >>> back(td.asarray(2.0))
     (Array(2., float32),)
     """
+    return taken_apart(fun, primals, has_aux, "vjp", pullback)
+
+
+def taken_apart(
+    fun: Function,
+    primals: Sequence[Any],
+    has_aux: bool,
+    what: str,
+    made: Callable[[LinearPart, Sequence[Array]], Function],
+) -> Any:
+    """The value of a function, a function of its change, and what stands beside the value."""
     recorded = record_call(fun, primals, {})
-    value_tree, count, aux = value_part(recorded, has_aux, "vjp")
+    value_tree, count, aux = value_part(recorded, has_aux, what)
     flags = recorded.flags(differentiable_leaves(recorded))
     linear = linearize_graph(recorded.graph, flags)
     results = run_graph(linear.primal, recorded.arrays)
-    kinds = [o.type for o in recorded.graph.outputs[:count]]
-
-    def back(cotangents: Any) -> Any:
-        seeds = matching(cotangents, value_tree, kinds, "vjp: cotangents", recorded.name)
-        rest = [None] * (len(linear.changes) - count)
-        found = pulled(linear, recorded.arrays, results, flags, [*seeds, *rest])
-        leaves = [as_gradient(found, recorded, i) for i in range(len(recorded.arguments.leaves))]
-        return unflatten(recorded.arguments.tree.children[0], leaves)
-
+    leaves = len(recorded.arguments.leaves)
+    arguments = recorded.arguments.tree.parts[0], [x.type for x in recorded.arrays[:leaves]]
+    kinds = value_tree, [o.type for o in recorded.graph.outputs[:count]]
+    part = linear_part(recorded.name, linear, flags[:leaves], arguments, kinds)
+    change = made(part, residuals(linear, recorded.arrays, results))
     value = unflatten(value_tree, results[:count])
-    return (
-        (value, back, unflatten(aux, results[count : len(linear.changes)]))
-        if aux is not None
-        else (value, back)
-    )
+    if aux is None:
+        return value, change
+    return value, change, unflatten(aux, results[count : len(linear.changes)])
 
 
+@plain_tracebacks
 @guarded
 def jvp(
     fun: Function, primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
@@ -365,6 +376,7 @@ def jvp(
     return (*both, unflatten(aux, results[count:total])) if aux is not None else both
 
 
+@plain_tracebacks
 @guarded
 def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     """The value of a function, and the linear function that gives its change: `jvp` with the value
@@ -375,29 +387,7 @@ def linearize(fun: Function, *primals: Any, has_aux: bool = False) -> Any:
     >>> change(2.0)
     Array(2., float32)
     """
-    recorded = record_call(fun, primals, {})
-    value_tree, count, aux = value_part(recorded, has_aux, "linearize")
-    marked = differentiable_leaves(recorded)
-    linear = linearize_graph(recorded.graph, recorded.flags(marked))
-    results = run_graph(linear.primal, recorded.arrays)
-    kept = [(recorded.arrays if kind == "input" else results)[i] for kind, i in linear.residuals]
-
-    def change(*tangents: Any) -> Any:
-        given = tangent_leaves(recorded, tangents, "linearize")
-        each = [given[i] for i in sorted(marked)]
-        rest = iter(run_graph(linear.tangent, [*kept, *each]))
-        kinds = [o.type for o in recorded.graph.outputs]
-        spread = [
-            next(rest) if c else zeros_of(k) for c, k in zip(linear.changes, kinds, strict=True)
-        ]
-        return unflatten(value_tree, spread[:count])
-
-    value = unflatten(value_tree, results[:count])
-    return (
-        (value, change, unflatten(aux, results[count : len(linear.changes)]))
-        if aux is not None
-        else (value, change)
-    )
+    return taken_apart(fun, primals, has_aux, "linearize", pushforward)
 
 
 def value_part(recorded: Recorded, has_aux: bool, what: str) -> tuple[TreeDef, int, TreeDef | None]:
@@ -405,12 +395,12 @@ def value_part(recorded: Recorded, has_aux: bool, what: str) -> tuple[TreeDef, i
     tree = recorded.traced.tree
     if not has_aux:
         return tree, len(recorded.graph.outputs), None
-    if tree.container is not tuple or len(tree.children) != 2:
+    if tree.container is not tuple or len(tree.parts) != 2:
         fail(
             TraceError,
             f"{what}: has_aux is set, so {recorded.name} must return a pair (value, anything else)",
         )
-    return tree.children[0], len(list(tree.children[0].leaf_names())), tree.children[1]
+    return tree.parts[0], tree.parts[0].num_leaves, tree.parts[1]
 
 
 def differentiable_leaves(recorded: Recorded) -> set[int]:
@@ -424,7 +414,7 @@ def tangent_leaves(recorded: Recorded, tangents: Sequence[Any], what: str) -> di
     kinds = [x.type for x in recorded.arrays[: len(recorded.arguments.leaves)]]
     leaves = matching(
         tuple(tangents),
-        recorded.arguments.tree.children[0],
+        recorded.arguments.tree.parts[0],
         kinds,
         f"{what}: tangents",
         recorded.name,
@@ -434,32 +424,6 @@ def tangent_leaves(recorded: Recorded, tangents: Sequence[Any], what: str) -> di
         for i, (t, kind) in enumerate(zip(leaves, kinds, strict=True))
         if is_differentiable(kind)
     }
-
-
-def matching(
-    tree: Any, wanted: TreeDef, kinds: Sequence[ArrayType], what: str, name: str
-) -> list[Array]:
-    """The leaves of a tree that must have the shape, and each leaf the type, of another."""
-    leaves, shape = flatten(tree)
-    if shape is not wanted:
-        trees = f"expected {sketch(wanted)}, got {sketch(shape)}"
-        message = f"{what} of {name} must have the tree of what they belong to: {trees}"
-        fail(TraceError, message, "same containers, same keys")
-    each = zip(leaves, kinds, wanted.leaf_names(), strict=True)
-    return [_matching_leaf(leaf, kind, f"{what} of {name}{n}") for leaf, kind, n in each]
-
-
-def _matching_leaf(leaf: Any, kind: ArrayType, what: str) -> Array:
-    array = as_array(leaf)
-    if type(leaf) in (bool, int, float, complex):
-        array = convert(leaf, kind.dtype)
-    if not is_differentiable(kind):
-        return array
-    if array.type.shape != kind.shape:
-        fail(ShapeError, f"{what}: expected {kind}, got {array.type}")
-    if array.type.dtype is not kind.dtype:
-        fail(DtypeError, f"{what}: expected {kind}, got {array.type}", "convert it with astype")
-    return array
 
 
 def checked_sequence(what: str, value: Any) -> tuple[Any, ...]:
@@ -475,4 +439,4 @@ def checked_sequence(what: str, value: Any) -> tuple[Any, ...]:
 def named(wrapped: Function, fun: Function, what: str) -> Function:
     update_wrapper(wrapped, fun)
     wrapped.__name__ = f"{what}({getattr(fun, '__name__', 'function')})"
-    return wrapped
+    return plain_tracebacks(wrapped)

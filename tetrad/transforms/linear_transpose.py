@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import tetrad.transforms.branches
+import tetrad.transforms.custom_rules
+import tetrad.transforms.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, TraceError
 from tetrad.core.floats import guarded
 from tetrad.core.tree import unflatten
@@ -24,8 +27,8 @@ from tetrad.tracing.operands import as_array
 from tetrad.tracing.run_graph import run_graph
 from tetrad.tracing.signature import check_function, signature_of
 from tetrad.tracing.trace import ArgumentKind, Spec, kinds_of, trace_function
-from tetrad.transforms.derivatives import matching, zeros_of
 from tetrad.transforms.forward import is_differentiable
+from tetrad.transforms.linear_functions import matching, zeros_of
 from tetrad.transforms.linearize import Linear, depends_on
 from tetrad.transforms.linearize import linearize as linearize_graph
 from tetrad.transforms.transpose import transpose as transpose_graph
@@ -61,7 +64,7 @@ def linear_transpose(fun: Function, *primals: Any) -> Function:
             cotangents, made.tree, results, "linear_transpose: cotangents", signature.name
         )
         given = [seed for seed, changes in zip(seeds, linear.changes, strict=True) if changes]
-        return unflatten(arguments.tree.children[0], pulled_back(linear, kept, given, kinds))
+        return unflatten(arguments.tree.parts[0], pulled_back(linear, kept, given, kinds))
 
     return back
 

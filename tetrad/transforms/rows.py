@@ -128,7 +128,7 @@ def joined(
     """fn of two trees of rows, which must give such a tree."""
     made, found = flatten(fn(unflatten(tree, a), unflatten(tree, b)))
     called = getattr(fn, "__name__", "fn")
-    if found is not tree:
+    if found != tree:
         wanted, came = (", ".join(t.leaf_names("elems")) or "nothing" for t in (tree, found))
         fail(
             TraceError,

@@ -21,6 +21,7 @@ from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.calculus import expand, moved, reshape, run, sliced, zeros_like
 from tetrad.ops.matmul.op import is_plain
 from tetrad.transforms import batch as batching
+from tetrad.transforms import effect_rules  # noqa: F401
 from tetrad.transforms import jvp as forward
 from tetrad.transforms import linearize as linearizing
 from tetrad.transforms import transpose as transposing

@@ -21,6 +21,7 @@ import tetrad.transforms.scans  # noqa: F401
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import Size, SizeExpr, product
+from tetrad.core.tracebacks import plain_tracebacks
 from tetrad.core.tree import NODES, TreeDef, flatten, unflatten
 from tetrad.ops.collective import axis_index_node
 from tetrad.tracing.array import Array, TracedArray, array_type, fail
@@ -83,18 +84,18 @@ def vmap(
             for x, flag in zip(rows, batched, strict=True)
         ]
         with bound_axis(axis_name, size):
-            made = trace_function(signature, function, arguments, kinds)
+            made = trace_function(signature, function, arguments, kinds, rows=rows)
         flags = batched + (False,) * len(made.captured)
         whole = batch_graph(made.graph, flags, Axis(size, axis_name))
-        results = run_graph(whole.graph, [*rows, *made.captured])
+        results = run_graph(whole.graph, [*rows, *made.captured])[: made.tree.num_leaves]
         places = spread_axes(out_axes, made.tree, f"vmap: out_axes of {signature.name}")
         placed = [
             put_back(x, flag, place, size, signature.name)
-            for x, flag, place in zip(results, whole.batched, places, strict=True)
+            for x, flag, place in zip(results, whole.batched, places, strict=False)
         ]
         return unflatten(made.tree, placed)
 
-    return update_wrapper(guarded(wrapped), fun)
+    return update_wrapper(plain_tracebacks(guarded(wrapped)), fun)
 
 
 # -- axes ------------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ def one_example(x: Array) -> Any:
 
 def argument_axes(in_axes: Axes, args: Sequence[Any], tree: TreeDef, name: str) -> list[int | None]:
     """One axis for each leaf; arguments passed by name have the batch in front."""
-    positional, keyword = tree.children
+    positional, keyword = tree.parts
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
     if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -132,13 +133,13 @@ def argument_axes(in_axes: Axes, args: Sequence[Any], tree: TreeDef, name: str) 
 def spread_axes(axes: Axes, tree: TreeDef, what: str) -> list[int | None]:
     """A tree of axes, given from the root down to where it no longer differs, for every leaf."""
     if axes is None or isinstance(axes, int):
-        return [axes] * len(list(tree.leaf_names()))
+        return [axes] * tree.num_leaves
     if tree.container is None:
         fail(TraceError, f"{what}: expected an int or None for an array, got {axes!r}")
     children = entries(axes, tree, what)
     return [
         a
-        for child, part in zip(children, tree.children, strict=True)
+        for child, part in zip(children, tree.parts, strict=True)
         for a in spread_axes(child, part, what)
     ]
 
@@ -149,16 +150,16 @@ def entries(axes: Any, tree: TreeDef, what: str) -> list[Any]:
     if isinstance(axes, Mapping) and tree.container is dict:
         if set(axes) == set(keys):
             return [axes[key] for key in keys]
-    elif isinstance(axes, tuple | list) and len(axes) == len(tree.children):
+    elif isinstance(axes, tuple | list) and len(axes) == len(tree.parts):
         return list(axes)
     elif tree.container is type(axes):  # a class of the user's
         children, data = NODES[type(axes)].flatten(axes)
-        if data == tree.data and len(children) == len(tree.children):
+        if data == tree.data and len(children) == len(tree.parts):
             return list(children)
     kind = tree.container.__name__ if tree.container else "array"
     fail(
         TraceError,
-        f"{what}: {axes!r} does not fit a {kind} of {len(tree.children)}",
+        f"{what}: {axes!r} does not fit a {kind} of {len(tree.parts)}",
         "same containers, same keys",
     )
 

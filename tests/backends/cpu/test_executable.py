@@ -72,7 +72,7 @@ def test_results_do_not_depend_on_what_the_arena_held(f: Function) -> None:
 
 @pytest.mark.parametrize("way", ["compiled", "jit"])
 def test_so_many_sizes_are_ready_and_those_in_use_stay(f: Function, few: int, way: str) -> None:
-    full = compile_graph(f.trace(td.Spec((td.Dim("n", max=1 << 20),))))
+    full = compile_graph(f.trace(td.Spec((td.Dim("n", max=1 << 20),))).graph)
     compiled: Any = full if way == "compiled" else compiled_of(f)
     prepared = compiled.calls
     for n in range(20, 40):

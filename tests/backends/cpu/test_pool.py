@@ -3,6 +3,7 @@ failure."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -133,40 +134,66 @@ def test_a_worker_who_is_done_takes_over_from_others() -> None:
         assert (1 in x[: groups // 2]) == helps
 
 
-@pytest.mark.skipif(
+places_threads = pytest.mark.skipif(
     not hasattr(os, "sched_setaffinity"), reason="the system does not place threads"
 )
-def test_a_worker_whose_processor_is_taken_is_fetched() -> None:
-    """Another program turns on all processors but ours. Waiting for it takes as long as the system
-    lets it."""
+
+
+@contextlib.contextmanager
+def beside_another(turning: str) -> Iterator[pool.Pool]:
+    """Another program turns on all processors but ours; we stay on ours, the workers may go."""
     allowed = os.sched_getaffinity(0)
     if len(allowed) < 2:
         pytest.skip("there is one processor")
-    table, x = (
-        Table(
-            (kernel("signed", (Word(0, 0),), 2, slow=2, steps=100_000),), scratch_bytes=8 * LANES
-        ),
-        np.zeros(2),
-    )
-    run(table, addresses(x), 2)
-    team = pool.state.make_pool()
+    run(slow_entries(1), addresses(np.zeros(2)), 2)
     home = min(allowed)
-    turning = (
-        f"import os; os.sched_setaffinity(0, {allowed - {home}}); print(flush=True)\n"
-        "while True: pass"
-    )
-    with subprocess.Popen([sys.executable, "-c", turning], stdout=subprocess.PIPE) as other:
+    program = f"import os, time; os.sched_setaffinity(0, {allowed - {home}}); print(flush=True)\n"
+    command = [sys.executable, "-c", program + turning]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
         try:
             assert other.stdout is not None and other.stdout.readline()
             os.sched_setaffinity(0, {home})
-            end = time.monotonic() + 20
-            while not team.block.words[pool.FETCHED] and time.monotonic() < end:
-                run(table, addresses(x), 2)
-            assert team.block.words[pool.FETCHED]
-            run(table, addresses(x), 2)  # which sends it away again
+            yield pool.state.make_pool()
         finally:
             os.sched_setaffinity(0, allowed)
             other.kill()
+
+
+def slow_entries(count: int) -> Table:
+    one = kernel("signed", (Word(0, 0),), 2, slow=2, steps=100_000)
+    return Table((one,) * count, scratch_bytes=8 * LANES)
+
+
+def runs_until(team: pool.Pool, table: Table, word: int) -> bool:
+    """Does some run of the table leave this word behind?"""
+    x, end = np.zeros(2), time.monotonic() + 20
+    while time.monotonic() < end:
+        run(table, addresses(x), 2)
+        if team.block.words[pool.FETCHED] == word:
+            return True
+    return False
+
+
+@places_threads
+def test_a_worker_whose_processor_is_taken_is_fetched() -> None:
+    """Waiting for the other program takes as long as the system lets it."""
+    with beside_another("while True: pass") as team:
+        assert runs_until(team, slow_entries(1), 1)
+        assert runs_until(team, slow_entries(1), 1)  # having sent it away again
+
+
+@places_threads
+def test_a_worker_that_was_fetched_is_sent_away_within_the_run() -> None:
+    """The other program turns for moments only: two who share a processor until the end of a long
+    run would take twice as long."""
+    moments = """
+while True:
+    end = time.perf_counter() + 0.002
+    while time.perf_counter() < end: pass
+    time.sleep(0.01)
+"""
+    with beside_another(moments) as team:
+        assert runs_until(team, slow_entries(200), 2)
 
 
 def test_a_call_gives_the_sub_table_its_own_bases() -> None:

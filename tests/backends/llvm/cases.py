@@ -473,6 +473,7 @@ def control() -> Iterator[Case]:
         yield branches(dtype, width)
     for width in SHAPES:
         yield loops(width)
+        yield while_loops(width)
         yield nested_guards(width)
 
 
@@ -523,6 +524,24 @@ def loops(width: int) -> Case:
         "y": np.zeros(4 * width, np.float32),
     }
     return Case(k.finish(), arrays, {"trips": 8}, (4, 1, 1))
+
+
+def while_loops(width: int) -> Case:
+    """Lanes that leave a loop one by one, some before its first trip, in a branch that not all
+    take."""
+    k = KernelBuilder(f"while loops x{width}", workgroup=width)
+    x, y = k.buffer("x", i32), k.buffer("y", i32, "readwrite")
+    value, count = k.local(k.load(x, k.global_id())), k.local(0, i32)
+    with k.when(value.get() < 90):
+        goes_on = k.local(value.get().ne(1))
+        with k.repeat(goes_on):
+            now = value.get()
+            value.set(k.select((now & 1).eq(0), now >> 1, now * 3 + 1))
+            count.set(count.get() + 1)
+            goes_on.set(value.get().ne(1))
+    k.store(y, k.global_id(), count.get())
+    start = np.random.default_rng(18).integers(1, 100, 4 * width).astype(np.int32)
+    return Case(k.finish(), {"x": start, "y": np.zeros(4 * width, np.int32)}, {}, (4, 1, 1))
 
 
 def nested_guards(width: int) -> Case:

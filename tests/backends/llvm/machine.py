@@ -162,6 +162,6 @@ def assert_same_bits(got: np.ndarray, want: np.ndarray, where: str) -> None:
 
 def random_array(rng: np.random.Generator, dtype: DType, size: int) -> np.ndarray:
     """Any bit pattern of the type; bools are 0 or 1."""
-    if dtype.name == "bool":
+    if dtype.short_name == "bool":
         return rng.integers(0, 2, size).astype(np.bool_)
     return rng.integers(0, 256, size * dtype.nbytes, dtype=np.uint8).view(dtype.np)

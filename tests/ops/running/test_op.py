@@ -6,6 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import tetrad as td
 from tests.ops.close import assert_close
 from tetrad.core.dtypes import f32
 from tetrad.core.errors import ShapeError
@@ -21,6 +22,20 @@ def test_running_sums_of_halves_accumulate_in_f32(half) -> None:
     assert_close(
         cumsum(x, axis=0), np.array([2048, 2049, 2050, 2051, 2052], np.float32).astype(half)
     )
+
+
+@pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
+def test_errors_of_f32_do_not_grow_with_the_length(way) -> None:
+    rng = np.random.default_rng(0)
+    for x in (rng.standard_normal(100_000), rng.uniform(size=100_000)):
+        given = x.astype(np.float32)
+        want = np.cumsum(given.astype(np.float64)).astype(np.float32)
+        got = np.asarray(way(lambda x: td.cumulative_sum(x))(td.asarray(given)))
+        np.testing.assert_array_max_ulp(got, want, 1)
+    factors = (1 + 1e-3 * rng.standard_normal(100_000)).astype(np.float32)
+    want = np.cumprod(factors.astype(np.float64)).astype(np.float32)
+    got = np.asarray(way(lambda x: td.cumulative_prod(x))(td.asarray(factors)))
+    np.testing.assert_array_max_ulp(got, want, 1)
 
 
 def test_running_sums_of_integers_wrap() -> None:

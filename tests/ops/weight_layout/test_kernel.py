@@ -49,7 +49,7 @@ def test_compiled_code_and_numpy_give_the_same_bytes(
     starts = rng.integers(-1, (raw.size - nbytes) // 4 + 1, (groups, ROWS)) * 4
     starts[starts < 0] = -1
     memory, places = places_in(name, groups, blocks, start * 4)
-    given = (raw, starts, places, np.int64(blocks))
+    given = (raw, starts, places, np.array(blocks, np.int64))
     want = interleave(memory, *given, format=name)
     np.testing.assert_array_equal(
         np.asarray(interleaver(name).jitted(td.asarray(memory), *given)), want
@@ -62,7 +62,7 @@ def test_many_rows_on_every_processor(name: str) -> None:
     order = np.random.default_rng(1).permutation(3200)
     memory, places = places_in(name, 200, 2)
     starts = (order * raw.shape[1]).reshape(200, ROWS)
-    given = (raw.reshape(-1), starts, places[::-1].copy(), np.int64(2))
+    given = (raw.reshape(-1), starts, places[::-1].copy(), np.array(2, np.int64))
     found = np.asarray(interleaver(name).jitted(td.asarray(memory), *given))
     want = LANES[name].interleave(raw[order])
     np.testing.assert_array_equal(found.reshape(-1)[: want.size], want.reshape(-1))
@@ -82,16 +82,24 @@ def test_places_out_of_range_or_between_words_are_refused(
     starts[0, 7] = start
     memory, raw = td.asarray(np.zeros((17, LINE), np.uint8)), random_bytes(73)
     with pytest.raises(IndexError, match="interleave"):
-        both()[which](memory, raw, starts, np.array([place]), np.int64(2))
+        both()[which](memory, raw, starts, np.array([place]), np.array(2, np.int64))
     starts[0, 7] = 36
     both()[which](
-        td.asarray(np.zeros((17, LINE), np.uint8)), raw, starts, np.array([512]), np.int64(2)
+        td.asarray(np.zeros((17, LINE), np.uint8)),
+        raw,
+        starts,
+        np.array([512]),
+        np.array(2, np.int64),
     )
 
 
 def test_what_does_not_fit_together_is_refused() -> None:
     memory, raw = np.zeros((9, LINE), np.uint8), np.zeros(99, np.uint8)
-    starts, places, blocks = np.zeros((1, ROWS), np.int64), np.zeros(1, np.int64), np.int64(1)
+    starts, places, blocks = (
+        np.zeros((1, ROWS), np.int64),
+        np.zeros(1, np.int64),
+        np.array(1, np.int64),
+    )
     with pytest.raises(UnsupportedError, match="q9_9"):
         td.jit(lambda *given: interleave(*given, format="q9_9"))(
             memory, raw, starts, places, blocks

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from tetrad.backends.cpu.memory import ALIGNMENT
 from tetrad.backends.cpu.table import ADDRESS, SCRATCH, VALUE, HostArgument, HostEntry, Word
-from tetrad.core import lapack
 from tetrad.core.sizes import bind
+from tetrad.schedule import lapack
 from tetrad.schedule.nodes import HostCall, HostMemory, HostRoom, Slot
 
 Dims = Mapping[str, int]

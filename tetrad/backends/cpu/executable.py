@@ -23,12 +23,12 @@ from tetrad.backends.cpu.table import Table
 from tetrad.core import lazy, show
 from tetrad.core.errors import CheckError
 from tetrad.core.flags import flag
-from tetrad.core.lapack import one_thread
 from tetrad.core.locks import object_lock
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Graph
 from tetrad.kernel.nodes import TAG_SHIFT, Program
+from tetrad.schedule.lapack import one_thread
 from tetrad.schedule.nodes import Launch, Schedule
 from tetrad.schedule.outputs import Outputs
 from tetrad.schedule.plan import describe_plan

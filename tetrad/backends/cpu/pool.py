@@ -213,6 +213,7 @@ class Pool:
     def tell_processors(self) -> None:
         """Native code brings workers to other processors; where they may be at all, it reads in the
         block."""
+        self.block.words[POOL["PLACES"]] = len(self.processors)
         for number in self.processors:
             word, bit = divmod(number, 64)
             if word < PROCESSOR_WORDS:
@@ -226,19 +227,22 @@ class Pool:
         few, or the system cannot say.
         """
         here = processor()
+        crowded = len(self.processors) <= len(self.workers)
         if self.block.words[FETCHED]:
             self.block.words[FETCHED], self.avoided = 0, -1
-        if (
-            here == self.avoided
-            or len(self.processors) <= len(self.workers)
-            or here not in self.processors
-        ):
+            if crowded:  # native code may have sent some away from here
+                self.place(self.processors)
+        if here == self.avoided or crowded or here not in self.processors:
             return
         self.avoided = here
+        self.place(self.processors - {here})
+
+    def place(self, processors: set[int]) -> None:
+        """Have the workers run there and nowhere else."""
         for number in (worker.native_id for worker in self.workers):
             if number is not None:
                 with contextlib.suppress(OSError):
-                    os.sched_setaffinity(number, self.processors - {here})
+                    os.sched_setaffinity(number, processors)
 
     def close(self, seconds: float = EXIT_SECONDS) -> None:
         """Send the workers home. Runs still going in other threads are stopped; later ones run

@@ -18,10 +18,10 @@ import numpy as np
 
 from tetrad.backends.cpu.pool import Outcome, run
 from tetrad.backends.cpu.table import KernelEntry, Table, Word
-from tetrad.core.lapack import one_thread
 from tetrad.core.sizes import bind
 from tetrad.core.types import ArrayType
 from tetrad.kernel.nodes import STOP_WORD
+from tetrad.schedule.lapack import one_thread
 from tetrad.schedule.nodes import Callback, Slot
 
 WORD = 8  # bytes

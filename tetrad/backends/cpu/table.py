@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from tetrad.backends.cpu.native import FLAGS, HEADER_WORDS, KINDS
 from tetrad.core.errors import CompileError
-from tetrad.core.lapack import MOST_ARGUMENTS
 from tetrad.core.record import record
+from tetrad.schedule.lapack import MOST_ARGUMENTS
 
 BARRIER, SERIAL, SHARED = FLAGS["BARRIER"], FLAGS["SERIAL"], FLAGS["SHARED"]
 HEAVY_GROUPS = 2048  # a table of fewer workgroups is usually done before a second thread is awake

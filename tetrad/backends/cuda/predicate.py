@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tetrad.core.dtypes import DType, bool_
+from tetrad.core.errors import UnsupportedError
 from tetrad.core.record import fields, replace
 from tetrad.kernel import nodes as n
 from tetrad.kernel.uniformity import varying
@@ -43,6 +44,8 @@ class _Predication:
     def one(self, instr: n.Instr, mask: n.Value | None) -> list[n.Instr]:
         if isinstance(instr, n.If):
             return self.branch(instr, mask)
+        if isinstance(instr, n.Repeat):
+            self.check_loop(instr, mask)
         made = self.renewed(instr, mask)
         if isinstance(made, n.Local):
             self.declared[made] = self.depth
@@ -65,11 +68,19 @@ class _Predication:
             case _:
                 return [made]
 
+    def check_loop(self, loop: n.Repeat, mask: n.Value | None) -> None:
+        """Threads that have left a loop do not come back for the votes of the others."""
+        if mask is not None or (loop.local in self.differs and holds_vote(loop.body)):
+            raise UnsupportedError(
+                "a vote beside a loop that threads leave one by one",
+                hint="vote outside of the loop, or let all threads leave it together",
+            )
+
     def renewed(self, instr: n.Instr, mask: n.Value | None) -> n.Instr:
         """The instruction with operands and blocks as they are now."""
         given = {name: getattr(instr, name) for name in fields(instr)}
         changed: dict[str, Any] = {k: self.now[v] for k, v in given.items() if v in self.now}
-        if isinstance(instr, n.For | n.Region):
+        if isinstance(instr, n.For | n.Repeat | n.Region):
             changed["body"] = self.block(instr.body, mask)
         if not changed:
             return instr

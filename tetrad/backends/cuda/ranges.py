@@ -57,7 +57,7 @@ class _Walk:
                 case n.If():
                     self.block(instr.then, {**known, **self.facts(instr.cond, True, known)})
                     self.block(instr.orelse, {**known, **self.facts(instr.cond, False, known)})
-                case n.Region():
+                case n.Repeat() | n.Region():
                     self.block(instr.body, known)
 
     def access(self, instr: n.Load | n.Store | n.Atomic, known: Known) -> None:

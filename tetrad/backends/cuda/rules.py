@@ -23,7 +23,7 @@ MAX_COMMENT = 120
 # What is in neither list is refused: a rule for vectors may take a lane for the whole workgroup.
 ALIKE: tuple[type[n.Instr], ...] = (
     n.Const, n.Arg, n.Id, n.BufferLength, n.Binary, n.Compare, n.Unary, n.Select, n.Cast,
-    n.Bitcast, n.Fma, n.Dot2, n.Lookup, n.Local, n.Get, n.Set, n.For, n.If,
+    n.Bitcast, n.Fma, n.Dot2, n.Lookup, n.Local, n.Get, n.Set, n.For, n.Repeat, n.If,
 )  # fmt: skip
 
 
@@ -236,7 +236,7 @@ def comment(text: str) -> str:
 
 def in_words(cg: Codegen, x: str, dtype: DType) -> list[str]:
     """The bits of a value in words of 32."""
-    kind, bits = cg.type(dtype, False), 1 if dtype.name == "bool" else dtype.bits
+    kind, bits = cg.type(dtype, False), 1 if dtype.short_name == "bool" else dtype.bits
     whole = x if kind.startswith("i") else cg.new(f"bitcast {kind} {x} to i{bits}")
     if bits == 32:
         return [whole]
@@ -247,7 +247,7 @@ def in_words(cg: Codegen, x: str, dtype: DType) -> list[str]:
 
 
 def from_words(cg: Codegen, words: list[str], dtype: DType) -> str:
-    kind, bits = cg.type(dtype, False), 1 if dtype.name == "bool" else dtype.bits
+    kind, bits = cg.type(dtype, False), 1 if dtype.short_name == "bool" else dtype.bits
     whole = words[0]
     if bits < 32:
         whole = cg.new(f"trunc i32 {whole} to i{bits}")

@@ -125,6 +125,7 @@ class Codegen:
         self.regions: list[str] = []  # generators of the enclosing regions
         # how blocks run where a workgroup is several vectors
         self.divide: Callable[[n.Block], None] | None = None
+        self.trips: str | None = None  # counts those of loops that end by their data
         self._count = 0
 
     # -- text --------------------------------------------------------------------------------------
@@ -193,10 +194,10 @@ class Codegen:
     # -- types and literals ------------------------------------------------------------------------
 
     def scalar_type(self, dtype: DType) -> str:
-        return LLVM_TYPES[dtype.name]
+        return LLVM_TYPES[dtype.short_name]
 
     def vector_type(self, dtype: DType) -> str:
-        return f"<{self.lanes} x {LLVM_TYPES[dtype.name]}>"
+        return f"<{self.lanes} x {LLVM_TYPES[dtype.short_name]}>"
 
     def type(self, dtype: DType, varying: bool) -> str:
         return self.vector_type(dtype) if varying else self.scalar_type(dtype)
@@ -206,9 +207,9 @@ class Codegen:
         return f"<{self.lanes} x i1>"
 
     def literal(self, value: bool | int | float, dtype: DType) -> str:
-        if dtype.name == "bool":
+        if dtype.short_name == "bool":
             return "true" if value else "false"
-        if dtype.name == "bf16":
+        if dtype.short_name == "bf16":
             return str(struct.unpack("<I", struct.pack("<f", value))[0] >> 16)
         if dtype.is_float:
             return float_literal(float(value), dtype)
@@ -369,7 +370,7 @@ class Codegen:
     # -- memory ------------------------------------------------------------------------------------
 
     def memory_type(self, dtype: DType) -> str:
-        return "i8" if dtype.name == "bool" else LLVM_TYPES[dtype.name]
+        return "i8" if dtype.short_name == "bool" else LLVM_TYPES[dtype.short_name]
 
     def pointer(self, buffer: n.Buffer, at: str) -> str:
         return self.new(
@@ -406,7 +407,7 @@ def operand_name(stem: str, name: str) -> str:
 
 def float_literal(value: float, dtype: DType) -> str:
     """LLVM writes float constants as the 64-bit pattern of the (exactly representable) double."""
-    if dtype.name == "f16":
+    if dtype.short_name == "f16":
         return f"0xH{struct.unpack('<H', struct.pack('<e', value))[0]:04X}"
     if math.isnan(value):
         return "0x7FF8000000000000"

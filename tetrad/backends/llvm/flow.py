@@ -100,6 +100,46 @@ def is_long(node: n.For) -> bool:
     return stop - start > HEARING * node.step
 
 
+@rules.rule(n.Repeat)
+def emit_while(cg: Codegen, node: n.Repeat) -> None:
+    """here -[goes on]-> body -> ... -[goes on]-> body;  -> done
+
+    Where lanes disagree, the body runs under the mask of those that go on. Nobody knows how long a
+    loop takes, so the stop word is looked at now and then, over all such loops of the kernel.
+    """
+    varying = cg.is_varying(node.local)
+    kind, slot = cg.type(node.local.dtype, varying), cg.find(node.local)[0].text
+    body, done = cg.name("body"), cg.name("done")
+    with cg.child() as scope:
+        cg.label(body)
+        if varying:
+            cg.mask = cg.with_mask(cg.new(f"load {kind}, ptr {slot}"))
+        cg.run(node.body)
+        if cg.isa.hears_stop:
+            hear_sometimes(cg)
+        cg.line(f"br i1 {goes_on(cg, kind, slot)}, label {body}, label {done}")
+        cg.label(done)
+    cg.line(f"br i1 {goes_on(cg, kind, slot)}, label {body}, label {done}")
+    cg.splice(scope)
+
+
+def goes_on(cg: Codegen, kind: str, slot: str) -> str:
+    """Is the local at this place true in any active lane?"""
+    held = cg.new(f"load {kind}, ptr {slot}")
+    return held if kind == "i1" else cg.any_lane(cg.with_mask(held))
+
+
+def hear_sometimes(cg: Codegen) -> None:
+    if cg.trips is None:
+        cg.trips = cg.alloca("i64")
+        cg.entry.append(f"  store i64 0, ptr {cg.trips}")
+    following = cg.stepped(cg.new(f"load i64, ptr {cg.trips}"), 1)
+    cg.line(f"store i64 {following}, ptr {cg.trips}")
+    passed = cg.new(f"and i64 {following}, {HEARING - 1}")
+    with guarded(cg, cg.new(f"icmp eq i64 {passed}, 0")):
+        cg.leave_if_stopped()
+
+
 @rules.rule(n.If)
 def emit_if(cg: Codegen, node: n.If) -> None:
     if not cg.is_varying(node.cond):
@@ -216,7 +256,7 @@ def length(block: n.Block, is_rare: bool = False) -> float:
     total = 0.0
     for instr in block:
         match instr:
-            case n.For():
+            case n.For() | n.Repeat():
                 total += length(instr.body) if is_rare and not has_access(instr.body) else -math.inf
             case n.If():
                 total += length(instr.then, True) + length(instr.orelse, True)
@@ -229,7 +269,7 @@ def length(block: n.Block, is_rare: bool = False) -> float:
 
 def has_access(block: n.Block) -> bool:
     """Loads, stores, or blocks that may have some."""
-    held = n.Load | n.Store | n.Atomic | n.For | n.If | n.Region
+    held = n.Load | n.Store | n.Atomic | n.For | n.Repeat | n.If | n.Region
     return any(isinstance(instr, held) for instr in block)
 
 

@@ -305,14 +305,14 @@ def store_once(cg: Codegen, node: n.Store) -> None:
 
 
 def from_memory(cg: Codegen, raw: str, dtype: DType, varying: bool) -> str:
-    if dtype.name != "bool":
+    if dtype.short_name != "bool":
         return raw
     kind = f"<{cg.lanes} x i8>" if varying else "i8"
     return cg.new(f"icmp ne {kind} {raw}, {'zeroinitializer' if varying else '0'}")
 
 
 def to_memory(cg: Codegen, value: str, dtype: DType, varying: bool) -> str:
-    if dtype.name != "bool":
+    if dtype.short_name != "bool":
         return value
     kind, memory = cg.type(dtype, varying), f"<{cg.lanes} x i8>" if varying else "i8"
     return cg.new(f"zext {kind} {value} to {memory}")

@@ -39,6 +39,9 @@ def timing_lines(cost: AnswerCost, load_seconds: float, total_seconds: float) ->
     yield f"eval count:           {cost.predicted_n} token(s)"
     yield f"eval duration:        {duration(cost.predicted_ms / 1e3)}"
     yield f"eval rate:            {cost.predicted_per_second:.2f} tokens/s"
+    if cost.drafted:
+        share = f"{100 * cost.accepted / cost.drafted:.0f} %"
+        yield f"guessed:              {cost.accepted} of {cost.drafted} right ({share})"
     if cost.seed is not None:
         yield f"seed:                 {cost.seed}"
 

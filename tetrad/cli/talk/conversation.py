@@ -14,7 +14,7 @@ from typing import Any
 
 from tetrad.cli.talk.parts import AnswerPart, Partner, Turns
 from tetrad.core.errors import SettingError, TetradError
-from tetrad.models.decoding.settings import RULES, Count, Number, Positive
+from tetrad.models.decoding.settings import RULES, WHOLE, Number, Positive
 
 HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens, repeat_penalty, ...
 /set stop TEXT     where answers end; /set format json: only JSON, /set noformat
@@ -33,9 +33,9 @@ HELP = """/set NAME VALUE    temperature, top_k, top_p, min_p, seed, max_tokens,
 \"\"\" begins and ends a message of several lines. Ctrl-C stops an answer, not the program."""
 
 NUMBERS: dict[str, Callable[[str], Any]] = {
-    name: int if isinstance(rule, Count) else float
+    name: int if isinstance(rule, WHOLE) else float
     for name, rule in RULES.items()
-    if isinstance(rule, Count | Number | Positive) and name not in ("logprobs", "keep")
+    if isinstance(rule, (*WHOLE, Number, Positive)) and name not in ("logprobs", "keep")
 }
 # as people also call them
 NAMES = {"temp": "temperature", "num_predict": "max_tokens", "n": "max_tokens"}

@@ -126,7 +126,8 @@ def raw_first(
 def cost_of(completion: Completion) -> AnswerCost:
     t = completion.timings
     spent = t.prompt_n, t.prompt_ms, t.predicted_n, t.predicted_ms
-    return AnswerCost(*spent, completion.cached_tokens, completion.seed)
+    guesses = completion.drafted, completion.accepted
+    return AnswerCost(*spent, completion.cached_tokens, completion.seed, *guesses)
 
 
 def full_context(completion: Completion, limit: int, context: int) -> str | None:

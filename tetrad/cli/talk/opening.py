@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from tetrad.cli.console import note
 from tetrad.cli.options import (
+    draft_path,
     is_said,
     load_settings,
     model_path,
@@ -41,7 +42,8 @@ LOCAL = "http://127.0.0.1:8080"
 LOADING = (
     "repo_file", "offline", "quantize", "keys", "context", "threads", "kind_k", "kind_v",
     "rope_freq_scale", *ROPE, "template", "template_file", "shift", "keep", "speculate",
-    "spec_type", "display_prompt", "verbose_prompt",
+    "draft_file", "draft_repo", "draft_min", "draft_p_min", "spec_type",
+    "display_prompt", "verbose_prompt",
 )  # fmt: skip
 
 api_key_option = option(
@@ -82,9 +84,11 @@ def is_remote(given: dict[str, Any]) -> bool:
 
 
 def load_here(word: str | None, given: dict[str, Any], command: str) -> LoadedHere:
+    draft = draft_path(given)
     path = model_path(word, given)
     overrides, variables = overriding(given)
-    settings, how = load_settings(given), sampling_settings(given)
+    settings = load_settings(given) | ({} if draft is None else {"draft": draft})
+    how = sampling_settings(given, drafts=draft is not None)
     before = time.perf_counter()
     model = models.load(path, overrides=overrides, **settings)
     model.parts.programs.check_predicts(command)

@@ -20,6 +20,8 @@ class AnswerCost:
     predicted_ms: float
     cached: int = 0  # tokens of the prompt that had been read before
     seed: int | None = None  # gives the answer again
+    drafted: int = 0  # tokens that were guessed, and how many of them were right
+    accepted: int = 0
 
     @property
     def prompt_per_second(self) -> float:

@@ -153,6 +153,8 @@ class AnswerReader:
             int(told["predicted_n"]),
             told["predicted_ms"],
             int(cached),
+            drafted=int(number(self.timings.get("draft_n"))),
+            accepted=int(number(self.timings.get("draft_n_accepted"))),
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tetrad.core.dtypes import as_dtype
 from tetrad.core.errors import DtypeError, FileFormatError, ShapeError, TraceError, an
-from tetrad.core.tree import NODES, TreeDef, flatten, unflatten
+from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.tracing.array import Array, TracedArray
 from tetrad.tracing.operands import as_array
 
@@ -28,8 +28,7 @@ def dotted_paths(shape: TreeDef, prefix: str = "") -> Iterator[str]:
     if shape.container is None:
         yield prefix
         return
-    names = NODES[shape.container].names(shape.data, len(shape.children))
-    for name, child in zip(names, shape.children, strict=True):
+    for name, child in zip(shape.names(), shape.parts, strict=True):
         yield from dotted_paths(child, joined(prefix, word_of(name)))
 
 

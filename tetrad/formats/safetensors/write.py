@@ -113,7 +113,7 @@ def dtype_name(file: str, name: str, array: np.ndarray) -> str:
     except DtypeError:
         found = None
     if found is None:
-        hint = f"supported: {', '.join(dtype.long_name for dtype in DTYPES.values())}"
+        hint = f"supported: {', '.join(dtype.name for dtype in DTYPES.values())}"
         raise DtypeError(f"{file}, {part}: no safetensors type for {array.dtype}", hint=hint)
     if (problem := shape_problem(found, array.shape)) is not None:
         raise FileFormatError(problem, file=file, part=part)

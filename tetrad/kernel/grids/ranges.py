@@ -59,6 +59,8 @@ class Ranges:
             self.operations += times
             if isinstance(instr, n.For):
                 self.loop(instr, times)
+            elif isinstance(instr, n.Repeat):
+                self.block(instr.body, times * math.inf)
             elif isinstance(instr, n.If):
                 self.branches(instr, times)
             elif isinstance(instr, n.Region):

@@ -19,7 +19,7 @@ from tetrad.kernel.math.ulps import ULPS
 def format_of(name: str, x: Val) -> FloatFormat:
     """The format of x, or an error that lists the dtypes the function supports."""
     if x.dtype not in ULPS[name]:
-        known = ", ".join(d.name for d in ULPS[name])
+        known = ", ".join(d.short_name for d in ULPS[name])
         raise DtypeError(f"{name}: no kernel for {x.dtype}", hint=f"cast to one of: {known}")
     return F32 if x.dtype is f32 else F64
 

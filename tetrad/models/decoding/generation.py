@@ -8,12 +8,14 @@ the `Completion`. `decoding.batcher` carries it on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from tetrad.core.errors import BoundsError, SettingError, TetradError
 from tetrad.core.record import record
+from tetrad.models.checks import check_count
 from tetrad.models.damage import are_wrong, described, no_numbers
 from tetrad.models.decoding.constraints import Constraint
 from tetrad.models.decoding.sampling import Chance, Choice, Sampler, is_dry
@@ -122,7 +124,8 @@ class Generation:
         vocab, tokens = model.config.vocab, request.tokens
         self.settings = settings = request.settings
         heads = model.breakers(settings["dry_sequence_breakers"]) if is_dry(settings) else None
-        self.sampler = Sampler(settings, vocab, tokens, model.context, heads)
+        counted = tokens if settings["penalize_prompt"] else ()
+        self.sampler = Sampler(settings, vocab, counted, model.context, heads)
         self.words = model.tokenizer.vocab_size
         continues = not model.tokenizer.is_special(tokens[-1]) if tokens[-1] < self.words else True
         shown = settings["preserved_tokens"]
@@ -278,7 +281,18 @@ class Generation:
         if forced or not self.settings["speculate"]:
             self.guess(forced[: min(room, MOST_DRAFTED)])
         else:
-            self.guess(drafted(np.array(self.sequence), min(self.settings["speculate"], room)))
+            self.guess(self._guessed(room))
+
+    def _guessed(self, room: int) -> list[int]:
+        guess, tokens = self.settings["speculate"], np.array(self.sequence, np.intc)
+        if not callable(guess):
+            return drafted(tokens, min(guess, room))
+        found = [int(token) for token in guess(tokens)][: min(room, MOST_DRAFTED)]
+        for token in found:
+            check_count(
+                "speculate: a token that was guessed", token, 0, self.model.config.vocab - 1
+            )
+        return found
 
     # -- showing -----------------------------------------------------------------------------------
 
@@ -322,11 +336,11 @@ class Generation:
         return Piece(text, completion=completion)
 
 
-def drafted(tokens: np.ndarray, count: int) -> list[int]:
+def drafted(tokens: np.ndarray, count: int, sizes: Iterable[int] = PATTERNS) -> list[int]:
     """What followed the last tokens when they came before: the longest pattern, its last place."""
     if count < 1:
         return []
-    for size in PATTERNS:
+    for size in sizes:
         if len(tokens) <= size:
             continue
         same = np.ones(len(tokens) - size, bool)

@@ -27,6 +27,7 @@ WORD = 0xFFFFFFFF
 SMALLEST = 1e-30  # a logit divided by less is no number in f32
 # tokens so far, the logits after them -> logits, or whether to end
 Processor = Callable[[np.ndarray, np.ndarray], Any]
+Guess = Callable[[np.ndarray], Any]  # tokens so far -> those that may follow
 
 # -- what a value may be ---------------------------------------------------------------------------
 
@@ -101,7 +102,21 @@ class Free:
         pass
 
 
-Rule = Number | Positive | Count | Texts | Ends | Free
+@record
+class Guesses:
+    """How many tokens are guessed from those before, or a function that guesses."""
+
+    default: int
+    least: int
+    most: int
+
+    def check(self, name: str, value: object) -> None:
+        if not callable(value):
+            check_count(name, value, self.least, self.most)
+
+
+Rule = Number | Positive | Count | Texts | Ends | Free | Guesses
+WHOLE = (Count, Guesses)  # rules of numbers without a fraction
 
 # -- the settings ----------------------------------------------------------------------------------
 
@@ -116,6 +131,7 @@ class AnswerSettings(TypedDict, total=False):
     min_p: Annotated[float, Number(0.05, 0.0, 1.0)]
     repeat_penalty: Annotated[float, Positive(1.0)]
     repeat_last_n: Annotated[int, Count(64, -1)]
+    penalize_prompt: Annotated[bool, Free(True)]
     presence_penalty: Annotated[float, Number(0.0)]
     frequency_penalty: Annotated[float, Number(0.0)]
     top_n_sigma: Annotated[float, Number(0.0)]
@@ -147,7 +163,7 @@ class AnswerSettings(TypedDict, total=False):
     keep: Annotated[int, Count(0, -1)]
     preserved_tokens: Annotated[Sequence[str], Texts(())]
     reasoning_budget: Annotated[int, Count(-1, -1)]
-    speculate: Annotated[int, Count(0, 0, MOST_DRAFTED)]
+    speculate: Annotated[int | Guess, Guesses(0, 0, MOST_DRAFTED)]
     draft_max: Annotated[int, Count(16, 0, MOST_DRAFTED)]
     draft_min: Annotated[int, Count(0, 0, MOST_DRAFTED)]
     draft_p_min: Annotated[float, Number(0.75, 0.0, 1.0)]

@@ -102,7 +102,9 @@ class Folded:
         """What broadcasts to [B,N,T,S], for all rows and keys."""
         form = self.form
         full = expand(x, (form.batch, form.heads, form.times, form.keys))
-        return reshape(full if x.type.dtype.name == "bool" else cast(full, self.dtype), self.shape)
+        return reshape(
+            full if x.type.dtype.short_name == "bool" else cast(full, self.dtype), self.shape
+        )
 
     def cleaned(self, x: Node) -> Node:
         """0 for what is not finite, where it might be hidden: its rows have NaN in lse."""

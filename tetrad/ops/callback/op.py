@@ -1,13 +1,14 @@
-"""callback: a function of the user's, on arrays of NumPy, as an op.
+"""callback, effect: a function of the user's, on arrays of NumPy, as an op. A callback is pure, an
+effect happens: once a step, in order.
 
 The function is a setting, so a program with it lives in this process only. What it returns is
-checked against what was promised. `tracing.callbacks` has the public function.
+checked against what was promised. `tracing.callbacks` has the public functions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,9 +20,14 @@ from tetrad.core.sizes import Shape
 from tetrad.core.source import Source
 from tetrad.core.tree import TreeDef, flatten, unflatten
 from tetrad.core.types import ArrayType
+from tetrad.graph.effects import TOKEN
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import expand, run
+from tetrad.ops.movement import At, Reader
 from tetrad.ops.rules import Array
+
+if TYPE_CHECKING:
+    from tetrad.kernel.build import KernelBuilder, Val
 
 Batched = tuple[bool, ...]
 METHODS = ("sequential", "expand_dims", "broadcast_all")
@@ -35,6 +41,7 @@ class HostFunction:
     given: TreeDef  # positional arguments, and those by name
     gives: TreeDef
     dtypes: tuple[DType, ...]
+    what: str = "callback"  # the public function, for errors
 
     @property
     def name(self) -> str:
@@ -58,11 +65,11 @@ class HostFunction:
 
     def results(self, made: Any, shapes: Sequence[Shape]) -> tuple[Array, ...]:
         leaves, tree = flatten(made)
-        if tree is not self.gives:
+        if tree != self.gives:
             wanted, came = (", ".join(t.leaf_names("result")) for t in (self.gives, tree))
             raise TraceError(
-                f"callback: {self.name} returned {came or 'nothing'}, promised was {wanted}",
-                hint="td.callback(f, result, ...): result has the tree of what f returns",
+                f"{self.what}: {self.name} returned {came or 'nothing'}, promised was {wanted}",
+                hint=f"td.{self.what}(f, result, ...): result has the tree of what f returns",
             )
         names = self.gives.leaf_names("result")
         rows = zip(leaves, shapes, self.dtypes, names, strict=True)
@@ -73,15 +80,15 @@ class HostFunction:
         wanted = ArrayType(dtype, shape)
         if found.shape != shape:
             raise ShapeError(
-                f"callback: {self.name} returned {name} of shape {list(found.shape)}, promised "
+                f"{self.what}: {self.name} returned {name} of shape {list(found.shape)}, promised "
                 f"was {wanted}"
             )
         if isinstance(leaf, bool | int | float | complex):
             return found.astype(dtype.np)
         if known(found) is not dtype:
             raise DtypeError(
-                f"callback: {self.name} returned {name} of {found.dtype}, promised was {wanted}",
-                hint=f"return it as {dtype.long_name}, or promise what it is",
+                f"{self.what}: {self.name} returned {name} of {found.dtype}, promised was {wanted}",
+                hint=f"return it as {dtype.name}, or promise what it is",
             )
         return found
 
@@ -116,6 +123,98 @@ def callback(
     return made[0] if len(made) == 1 else made
 
 
+def effect_type(
+    *operands: ArrayType,
+    function: HostFunction,
+    shapes: tuple[Shape, ...],
+    vmap_method: str,
+    count: int,
+    serial: int,
+) -> ArrayType | tuple[ArrayType, ...]:
+    kinds = [ArrayType(dtype, shape) for dtype, shape in zip(function.dtypes, shapes, strict=True)]
+    return (*kinds, TOKEN) if kinds else TOKEN
+
+
+@op(
+    type=effect_type,
+    kind="special",
+    public=False,
+    foldable=False,
+    portable=False,
+    effectful=True,
+)
+def effect(
+    *operands: Array,
+    function: HostFunction,
+    shapes: tuple[Shape, ...],
+    vmap_method: str,
+    count: int,
+    serial: int,
+) -> Array | tuple[Array, ...]:
+    """As `callback`, of the first `count` operands; the others are what it waits for, and a token
+    is its last result. `serial` makes every call a node of its own.
+
+    >>> given, gives = flatten(((0,), {}))[1], flatten(None)[1]
+    >>> shown = HostFunction(lambda x: print(x), given, gives, ())
+    >>> effect(np.arange(3), function=shown, shapes=(), vmap_method="", count=1, serial=0)
+    [0 1 2]
+    array(0, dtype=uint8)
+    """
+    made = function([np.array(x) for x in operands[:count]], shapes)
+    done = np.zeros((), np.uint8)
+    return (*map(np.array, made), done) if made else done
+
+
+effect.not_differentiable("what happens has no derivative; td.stop_gradient makes it a constant")
+
+
+@effect.batch
+def effect_batch(
+    batched: Batched,
+    *operands: Node,
+    function: HostFunction,
+    shapes: tuple[Shape, ...],
+    vmap_method: str,
+    count: int,
+    serial: int,
+) -> Any:
+    """As that of `callback`; it waits for all rows of what it waits for."""
+    if vmap_method == "sequential":
+        return None
+    rows, size = rows_of(batched[:count], operands[:count], vmap_method)
+    whole = tuple((size, *shape) for shape in shapes)
+    found = effect(
+        *rows, *operands[count:], function=function, shapes=whole, vmap_method=vmap_method,
+        count=count, serial=serial,
+    )  # fmt: skip
+    *results, token = found if isinstance(found, tuple) else (found,)
+    made = (*results, expand(token, (size,)))
+    return made if results else made[0]
+
+
+def tie_type(x: ArrayType, *before: ArrayType) -> ArrayType:
+    return x
+
+
+@op(type=tie_type, kind="movement", public=False, foldable=False)
+def tie(x: Array, *before: Array) -> Array:
+    """x, once the other operands have been computed.
+
+    >>> tie(np.array([1, 2]), np.uint8(0))
+    array([1, 2])
+    """
+    return x
+
+
+@tie.read
+def tie_read(k: KernelBuilder, at: At, x: Reader, *before: Reader) -> Val:
+    return x(at)
+
+
+tie.jvp_of_all(lambda tangents, y, x, *before: tangents[0])
+tie.split(lambda x, *before: (tie(x[0], *before), tie(x[1], *before)))
+
+
 callback.not_differentiable("nobody knows what the function computes; td.custom_vjp gives a rule")
 
 
@@ -130,11 +229,17 @@ def callback_batch(
     """All rows at once, where the function takes a leading axis; else one after the other."""
     if vmap_method == "sequential":
         return None
+    rows, size = rows_of(batched, operands, vmap_method)
+    whole = tuple((size, *shape) for shape in shapes)
+    return callback(*rows, function=function, shapes=whole, vmap_method=vmap_method)
+
+
+def rows_of(batched: Batched, operands: Sequence[Node], method: str) -> tuple[list[Node], Any]:
+    """All operands with a leading axis, and the size of the batch."""
     size = next(x.type.shape[0] for x, flag in zip(operands, batched, strict=True) if flag)
-    wide = 1 if vmap_method == "expand_dims" else size
+    wide = 1 if method == "expand_dims" else size
     rows = [
         x if flag else expand(run("reshape", x, shape=(1, *x.type.shape)), (wide, *x.type.shape))
         for x, flag in zip(operands, batched, strict=True)
     ]
-    whole = tuple((size, *shape) for shape in shapes)
-    return callback(*rows, function=function, shapes=whole, vmap_method=vmap_method)
+    return rows, size

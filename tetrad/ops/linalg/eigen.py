@@ -11,41 +11,43 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core import lapack
 from tetrad.core.op import op
 from tetrad.core.types import ArrayType
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import Batched, cast, expand, positions, reduce_sum, run, where, zeros_like
 from tetrad.ops.calculus import reshape as reshaped
-from tetrad.ops.linalg.factors import convergence_error, gaps
+from tetrad.ops.linalg.factors import attempt, gaps
 from tetrad.ops.linalg.systems import (
     FREE,
     LETTERS,
     call,
-    check_finite,
+    check_policy,
     check_square,
     diagonal,
     stack,
 )
 from tetrad.ops.parts import is_complex
 from tetrad.ops.rules import Array
+from tetrad.schedule import lapack
 
 ROOM = 132  # numbers for each row, that LAPACK may work with: two blocks of columns and a few
 
 
-def eig_type(a: ArrayType) -> tuple[ArrayType, ArrayType]:
+def eig_type(a: ArrayType, *, on_failure: str = "raise") -> tuple[ArrayType, ArrayType]:
     check_square("eig", a)
+    check_policy("eig", on_failure)
     whole = a.with_dtype(a.dtype.complex)
     return whole.with_shape(a.shape[:-1]), whole
 
 
-def eigvals_type(a: ArrayType) -> ArrayType:
+def eigvals_type(a: ArrayType, *, on_failure: str = "raise") -> ArrayType:
     check_square("eigvals", a)
+    check_policy("eigvals", on_failure)
     return a.with_dtype(a.dtype.complex).with_shape(a.shape[:-1])
 
 
 @op(type=eig_type, kind="special", ulps=FREE, public=False)
-def eig(a: Array) -> tuple[Array, Array]:
+def eig(a: Array, *, on_failure: str = "raise") -> tuple[Array, Array]:
     """Eigenvalues in no order and eigenvectors in columns, of any square matrices; both are
     complex.
 
@@ -54,13 +56,17 @@ def eig(a: Array) -> tuple[Array, Array]:
     >>> eig(np.array([[0.0, -1.0], [1.0, 0.0]]))[0]
     array([0.+1.j, 0.-1.j])
     """
-    check_finite("eig", a)
-    values, vectors = geev("eig", "V", a)
+    values, vectors = attempt("eig", eig_found, a, a, on_failure)
+    return values, vectors
+
+
+def eig_found(a: Array) -> tuple[Array, Array]:
+    values, vectors = geev("V", a)
     found = vectors if is_complex(a) else paired(values[:, 1, None], vectors)
     return together(values).reshape(a.shape[:-1]), found.reshape(a.shape)
 
 
-def geev(name: str, job: str, a: Array) -> tuple[Array, Array]:
+def geev(job: str, a: Array) -> tuple[Array, Array]:
     """What LAPACK finds: values (of a real matrix real parts, then imaginary ones), and vectors in
     columns."""
     flat, letter, i = stack(a, 2), LETTERS[a.dtype.name], lapack.integer()
@@ -86,7 +92,7 @@ def geev(name: str, job: str, a: Array) -> tuple[Array, Array]:
             arrays = (work, *found, nothing, columns, room, *more, info)
             call(letter + "geev", f"N{job}{i}m{i}{form}", [rows, rows, 1, rows, len(room)], arrays)
             if info[0]:
-                raise convergence_error(name)
+                raise np.linalg.LinAlgError
     return values, np.swapaxes(vectors, -1, -2)
 
 
@@ -108,12 +114,12 @@ def together(values: Array) -> Array:
 
 
 @eig.jvp
-def eig_jvp(t: Node, result: tuple[Node, Node], a: Node) -> tuple[Node, Node]:
+def eig_jvp(t: Node, result: tuple[Node, Node], a: Node, **policy: Any) -> tuple[Node, Node]:
     """With D = V^-1 dA V: dw = diag(D), dV = V (D / (w_j - w_i)), and what keeps V as long and as
     real as it is."""
     values, vectors = result
     moved = run("matmul", cast(t, vectors.type.dtype), vectors)
-    d = run("linear_solve", vectors, *run("lu", vectors), moved, singular="nan")
+    d = run("linear_solve", vectors, *run("lu", vectors), moved, on_failure="nan")
     return diagonal(d), kept_normal(vectors, run("matmul", vectors, gaps(values, vectors.type) * d))
 
 
@@ -141,19 +147,23 @@ def real_elements(v: Node) -> Node:
 
 
 @eig.batch
-def eig_batch(batched: Batched, a: Node) -> Any:
-    return eig(a)
+def eig_batch(batched: Batched, a: Node, **policy: Any) -> Any:
+    return eig(a, **policy)
 
 
 @op(type=eigvals_type, kind="special", ulps=FREE, public=False)
-def eigvals(a: Array) -> Array:
+def eigvals(a: Array, *, on_failure: str = "raise") -> Array:
     """Eigenvalues in no order, of any square matrices; they are complex.
 
     >>> eigvals(np.array([[0.0, -1.0], [1.0, 0.0]]))
     array([0.+1.j, 0.-1.j])
     """
-    check_finite("eigvals", a)
-    return together(geev("eigvals", "N", a)[0]).reshape(a.shape[:-1])
+    (values,) = attempt("eigvals", eigvals_found, a, a, on_failure)
+    return values
+
+
+def eigvals_found(a: Array) -> tuple[Array]:
+    return (together(geev("N", a)[0]).reshape(a.shape[:-1]),)
 
 
 eigvals.not_differentiable(
@@ -162,5 +172,5 @@ eigvals.not_differentiable(
 
 
 @eigvals.batch
-def eigvals_batch(batched: Batched, a: Node) -> Any:
-    return eigvals(a)
+def eigvals_batch(batched: Batched, a: Node, **policy: Any) -> Any:
+    return eigvals(a, **policy)

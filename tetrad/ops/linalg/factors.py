@@ -8,6 +8,8 @@ vectors are not differentiable, and the derivative is infinite or NaN.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,13 +24,17 @@ from tetrad.ops.calculus import Batched, cast, expand, run, sliced, swapped, whe
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.linalg.systems import (
     FREE,
+    OR_NAN,
     adjoint,
     check_finite,
     check_matrix,
+    check_policy,
     check_square,
     diagonal,
     diagonal_mask,
+    finite_matrices,
     hermitian_part,
+    stack,
     triangle,
     triangular_solve,
 )
@@ -56,33 +62,79 @@ def qr_type(a: ArrayType, *, complete: bool = False) -> tuple[ArrayType, ArrayTy
     return a.with_shape((*lead, m, inner)), a.with_shape((*lead, inner, n))
 
 
-def eigh_type(a: ArrayType) -> tuple[ArrayType, ArrayType]:
+def eigh_type(a: ArrayType, *, on_failure: str = "raise") -> tuple[ArrayType, ArrayType]:
     check_square("eigh", a)
+    check_policy("eigh", on_failure)
     return real_part(a.with_shape(a.shape[:-1])), a
 
 
-def eigvalsh_type(a: ArrayType) -> ArrayType:
+def eigvalsh_type(a: ArrayType, *, on_failure: str = "raise") -> ArrayType:
     check_square("eigvalsh", a)
+    check_policy("eigvalsh", on_failure)
     return real_part(a.with_shape(a.shape[:-1]))
 
 
-def svd_type(a: ArrayType, *, full: bool = False) -> tuple[ArrayType, ArrayType, ArrayType]:
+def svd_type(
+    a: ArrayType, *, full: bool = False, on_failure: str = "raise"
+) -> tuple[ArrayType, ArrayType, ArrayType]:
     check_matrix("svd", a)
+    check_policy("svd", on_failure)
     lead, (m, n), least = a.shape[:-2], a.shape[-2:], smaller("svd", a)
     left, right = (m, n) if full else (least, least)
     values = real_part(a.with_shape((*lead, least)))
     return a.with_shape((*lead, m, left)), values, a.with_shape((*lead, right, n))
 
 
-def svdvals_type(a: ArrayType) -> ArrayType:
+def svdvals_type(a: ArrayType, *, on_failure: str = "raise") -> ArrayType:
     check_matrix("svdvals", a)
+    check_policy("svdvals", on_failure)
     return real_part(a.with_shape((*a.shape[:-2], smaller("svdvals", a))))
 
 
 def convergence_error(name: str, *_: Any) -> FactorError:
     return FactorError(
-        f"{name}: the iteration did not converge", hint="are the numbers far apart in size? try f64"
+        f"{name}: the iteration did not converge",
+        hint=f"are the numbers far apart in size? try f64; {OR_NAN}",
     )
+
+
+def attempt(
+    name: str, compute: Callable[[Array], tuple[Array, ...]], a: Array, read: Array, on_failure: str
+) -> tuple[Array, ...]:
+    """compute(a), of which `read` is looked at. Matrices without an answer are an error, or have
+    results of NaN, if that is the policy."""
+    if on_failure == "raise":
+        check_finite(name, read)
+        try:
+            return compute(a)
+        except np.linalg.LinAlgError:
+            raise convergence_error(name) from None
+    is_finite = finite_matrices(read)
+    harmless = np.where(is_finite[..., None, None], a, 0)
+    try:
+        results = compute(harmless)
+    except np.linalg.LinAlgError:
+        results = one_by_one(compute, harmless)
+    lead = is_finite.ndim
+    return tuple(
+        np.where(
+            is_finite.reshape(is_finite.shape + (1,) * (x.ndim - lead)), x, x.dtype.type(np.nan)
+        )
+        for x in results
+    )
+
+
+def one_by_one(compute: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[Array, ...]:
+    """Where an iteration does not end for some matrix of a batch."""
+    lead = a.shape[:-2]
+    nothing = tuple(np.full_like(x, np.nan) for x in compute(np.zeros_like(a[(0,) * len(lead)])))
+    found = []
+    for matrix in stack(a, 2):
+        try:
+            found.append(compute(matrix))
+        except np.linalg.LinAlgError:
+            found.append(nothing)
+    return tuple(np.stack(xs).reshape(lead + xs[0].shape) for xs in zip(*found, strict=True))
 
 
 # -- orthogonal times triangular -------------------------------------------------------------------
@@ -127,7 +179,7 @@ def qr_jvp(
 def tall_qr_change(t: Node, q: Node, r: Node) -> tuple[Node, Node]:
     """With C = dA R^-1, S = Q^H C and W the antihermitian matrix of S's lower triangle:
     dQ = C - Q (S - W), dR = (S - W) R."""
-    c = swapped(triangular_solve(r, swapped(t), lower=False, transposed=True, singular="nan"))
+    c = swapped(triangular_solve(r, swapped(t), lower=False, transposed=True, on_failure="nan"))
     s = run("matmul", adjoint(q), c)
     below = triangle(s, lower=True, strict=True)
     turn = below - adjoint(below)
@@ -145,18 +197,14 @@ def qr_batch(batched: Batched, a: Node, *, complete: bool = False) -> Any:
 
 
 @op(type=eigh_type, kind="special", ulps=FREE, public=False)
-def eigh(a: Array) -> tuple[Array, Array]:
+def eigh(a: Array, *, on_failure: str = "raise") -> tuple[Array, Array]:
     """Eigenvalues in ascending order and eigenvectors in columns, of hermitian matrices: the lower
     triangle is read.
 
     >>> eigh(np.array([[2.0, 0.0], [0.0, 1.0]]))[0]
     array([1., 2.])
     """
-    check_finite("eigh", np.tril(a))
-    try:
-        values, vectors = np.linalg.eigh(a)
-    except np.linalg.LinAlgError:
-        raise convergence_error("eigh") from None
+    values, vectors = attempt("eigh", np.linalg.eigh, a, np.tril(a), on_failure)
     return values, vectors
 
 
@@ -172,7 +220,7 @@ def gaps(values: Node, kind: ArrayType) -> Node:
 
 
 @eigh.jvp
-def eigh_jvp(t: Node, result: tuple[Node, Node], a: Node) -> tuple[Node, Node]:
+def eigh_jvp(t: Node, result: tuple[Node, Node], a: Node, **policy: Any) -> tuple[Node, Node]:
     """With D = V^H dA V: dw = diag(D), dV = V (D / (w_j - w_i))."""
     values, vectors = result
     d = run("matmul", adjoint(vectors), run("matmul", hermitian_part(t), vectors))
@@ -182,55 +230,48 @@ def eigh_jvp(t: Node, result: tuple[Node, Node], a: Node) -> tuple[Node, Node]:
 
 
 @eigh.batch
-def eigh_batch(batched: Batched, a: Node) -> Any:
-    return eigh(a)
+def eigh_batch(batched: Batched, a: Node, **policy: Any) -> Any:
+    return eigh(a, **policy)
 
 
 @op(type=eigvalsh_type, kind="special", ulps=FREE, public=False)
-def eigvalsh(a: Array) -> Array:
+def eigvalsh(a: Array, *, on_failure: str = "raise") -> Array:
     """Eigenvalues in ascending order, of hermitian matrices: the lower triangle is read.
 
     >>> eigvalsh(np.array([[2.0, 0.0], [0.0, 1.0]]))
     array([1., 2.])
     """
-    check_finite("eigvalsh", np.tril(a))
-    try:
-        return np.linalg.eigvalsh(a)
-    except np.linalg.LinAlgError:
-        raise convergence_error("eigvalsh") from None
+    (values,) = attempt("eigvalsh", lambda a: (np.linalg.eigvalsh(a),), a, np.tril(a), on_failure)
+    return values
 
 
 @eigvalsh.jvp
-def eigvalsh_jvp(t: Node, values: Node, a: Node) -> Node:
-    return eigh_jvp(t, eigh(a), a)[0]  # type: ignore[no-any-return]
+def eigvalsh_jvp(t: Node, values: Node, a: Node, **policy: Any) -> Node:
+    return eigh_jvp(t, eigh(a, **policy), a)[0]  # type: ignore[no-any-return]
 
 
 @eigvalsh.batch
-def eigvalsh_batch(batched: Batched, a: Node) -> Any:
-    return eigvalsh(a)
+def eigvalsh_batch(batched: Batched, a: Node, **policy: Any) -> Any:
+    return eigvalsh(a, **policy)
 
 
 # -- singular values -------------------------------------------------------------------------------
 
 
 @op(type=svd_type, kind="special", ulps=FREE, public=False)
-def svd(a: Array, *, full: bool = False) -> tuple[Array, Array, Array]:
+def svd(a: Array, *, full: bool = False, on_failure: str = "raise") -> tuple[Array, Array, Array]:
     """A = U diag(s) V^H, s in descending order; all columns of U and V if full.
 
     >>> svd(np.array([[3.0, 0.0], [0.0, 4.0]]))[1]
     array([4., 3.])
     """
-    check_finite("svd", a)
-    try:
-        u, s, vh = np.linalg.svd(a, full_matrices=full)
-    except np.linalg.LinAlgError:
-        raise convergence_error("svd") from None
+    u, s, vh = attempt("svd", partial(np.linalg.svd, full_matrices=full), a, a, on_failure)
     return u, s, vh
 
 
 @svd.jvp
 def svd_jvp(
-    t: Node, result: tuple[Node, Node, Node], a: Node, *, full: bool = False
+    t: Node, result: tuple[Node, Node, Node], a: Node, *, full: bool = False, **policy: Any
 ) -> tuple[Node, Node, Node]:
     """With P = U^H dA V: ds = diag(P), dU = U (F * (P S + S P^H)) + (1 - U U^H) dA V / S, and V
     likewise, F = 1 / (s_j^2 - s_i^2)."""
@@ -269,31 +310,28 @@ def outside(u: Node, uh: Node, moved: Node, s: Node) -> Node:
 
 
 @svd.batch
-def svd_batch(batched: Batched, a: Node, *, full: bool = False) -> Any:
-    return svd(a, full=full)
+def svd_batch(batched: Batched, a: Node, **params: Any) -> Any:
+    return svd(a, **params)
 
 
 @op(type=svdvals_type, kind="special", ulps=FREE, public=False)
-def svdvals(a: Array) -> Array:
+def svdvals(a: Array, *, on_failure: str = "raise") -> Array:
     """Singular values in descending order.
 
     >>> svdvals(np.array([[3.0, 0.0], [0.0, 4.0]]))
     array([4., 3.])
     """
-    check_finite("svdvals", a)
-    try:
-        return np.linalg.svd(a, compute_uv=False)
-    except np.linalg.LinAlgError:
-        raise convergence_error("svdvals") from None
+    (s,) = attempt("svdvals", lambda a: (np.linalg.svd(a, compute_uv=False),), a, a, on_failure)
+    return s
 
 
 @svdvals.jvp
-def svdvals_jvp(t: Node, values: Node, a: Node) -> Node:
-    u, _, vh = svd(a)
+def svdvals_jvp(t: Node, values: Node, a: Node, **policy: Any) -> Node:
+    u, _, vh = svd(a, **policy)
     change = diagonal(run("matmul", adjoint(u), run("matmul", t, adjoint(vh))))
     return run("real", change) if a.type.dtype.is_complex else change
 
 
 @svdvals.batch
-def svdvals_batch(batched: Batched, a: Node) -> Any:
-    return svdvals(a)
+def svdvals_batch(batched: Batched, a: Node, **policy: Any) -> Any:
+    return svdvals(a, **policy)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from tetrad.core import lapack
 from tetrad.core.dtypes import DType, i32, i64, index
 from tetrad.core.errors import TetradError
 from tetrad.core.machine import LANES
@@ -26,6 +25,7 @@ from tetrad.loopnest.index import Space
 from tetrad.loopnest.reader import splat_value
 from tetrad.ops.linalg.small_systems import trap_at
 from tetrad.ops.linalg.systems import LETTERS, finite_error
+from tetrad.schedule import lapack
 from tetrad.schedule.nodes import HostCall, HostMemory, HostRoom, Leaf, Slot
 
 Explain = Callable[[str, int, tuple[int, ...], int], TetradError]
@@ -87,7 +87,7 @@ class Matrices:
         flops: Size = 0,
         split: int | None = None,
     ) -> None:
-        """`form` as in `core.lapack`, integers written `i`; flops are those of one system."""
+        """`form` as in `schedule.lapack`, integers written `i`; flops are those of one system."""
         memory = tuple(x for x in operands if isinstance(x, HostMemory | HostRoom))
         numbers = tuple(x for x in operands if not isinstance(x, HostMemory | HostRoom))
         self.steps.append(
@@ -111,6 +111,59 @@ class Matrices:
         code = kernel.k.cast(kernel.k.load(kernel.input(info), kernel.system), index)
         kernel.trap(code.ne(0), code - 1 if counts_rows else kernel.k.index(0), explain)
         return kernel
+
+
+class Policy:
+    """What a matrix without an answer leads to, between the kernels of one op: an error where it is
+    found, or a mark that makes its results NaN at the end."""
+
+    def __init__(self, matrices: Matrices) -> None:
+        self.m = matrices
+        self.is_nan = dict(matrices.node.params).get("on_failure", "raise") == "nan"
+        self.marks = matrices.temp("failed", matrices.integer, 1) if self.is_nan else None
+
+    def prepare(
+        self,
+        kernel: MatrixKernel,
+        target: Buffer,
+        rows: Size,
+        columns: Size,
+        *,
+        lower: bool = False,
+        turned: bool = False,
+    ) -> None:
+        """The matrix where LAPACK wants it, finite numbers only: on others an iteration may never
+        end, so marked matrices are zeros there."""
+        if self.marks is None:
+            kernel.check_finite(self.m.a, rows, columns, lower=lower)
+        if turned:
+            kernel.copy_turned(target, kernel.start(rows, columns), self.m.a, rows, columns)
+        else:
+            kernel.copy(target, self.m.a, rows, columns)
+        if self.marks is not None:
+            failed = kernel.is_not_finite(self.m.a, rows, columns, lower=lower)
+            marks = kernel.output(self.marks)
+            kernel.k.store(marks, kernel.system, kernel.k.cast(failed, self.m.integer))
+            with kernel.k.when(failed):
+                kernel.fill(target, 0.0, rows, columns, parts=kernel.parts)
+
+    def check(self, info: Slot, explain: Explain, *, counts_rows: bool = False) -> MatrixKernel:
+        """A kernel that begins with what LAPACK reports."""
+        if self.marks is None:
+            return self.m.check(info, explain, counts_rows=counts_rows)
+        return self.m.kernel("check")
+
+    def finish(self, kernel: MatrixKernel, info: Slot) -> None:
+        """NaN for the results of marked matrices, and of those on which LAPACK gave up."""
+        if self.marks is None:
+            return
+        k, lead = kernel.k, len(self.m.lead)
+        marked, code = (k.load(kernel.input(slot), kernel.system) for slot in (self.marks, info))
+        with k.when(marked.ne(0) | code.ne(0)):
+            for slot in self.m.results():
+                out = kernel.buffers.get(slot) or kernel.changed(slot)
+                parts = 2 if slot.type.dtype.is_complex else 1
+                kernel.fill(out, math.nan, *slot.type.shape[lead:], parts=parts)
 
 
 def value_of(node: Node) -> float | None:
@@ -221,6 +274,22 @@ class MatrixKernel:
                     )
 
                 self.each(columns, move)
+
+    def fill(self, target: Buffer, value: float, *sizes: Size, parts: int) -> None:
+        """This system's floats of an array with such a matrix for each = value."""
+        count, held = self.size(product(sizes) * parts), self.k.const(value, self.real)
+        begin = self.system * count
+        self.each(count, lambda e: self.k.store(target, begin + e, held))
+
+    def is_not_finite(self, node: Node, rows: Size, columns: Size, *, lower: bool = False) -> Val:
+        """Are there NaN or infinities in this system's matrix (in its lower triangle)?"""
+        k, n, first = self.k, self.size(columns * self.parts), self.start(rows, columns)
+        found = k.local(k.const(0, self.real))
+        with k.loop(self.size(rows)) as i, k.loop((i + 1) * self.parts if lower else n) as j:
+            value = k.abs(self.load(node, first + i * n + j))
+            is_good = value < k.const(math.inf, self.real)
+            found.set(k.select(is_good, found.get(), k.const(1, self.real)))
+        return found.get().ne(0)
 
     def check_finite(self, node: Node, rows: Size, columns: Size, *, lower: bool = False) -> None:
         """NaN or infinities in this system's matrix stop the program: on them an iteration may

@@ -15,7 +15,7 @@ from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.ops.linalg.eigen import ROOM
 from tetrad.ops.linalg.factors import convergence_error
-from tetrad.ops.linalg.lapack import Matrices, MatrixKernel
+from tetrad.ops.linalg.lapack import Matrices, MatrixKernel, Policy
 from tetrad.schedule.nodes import Leaf, Slot
 
 BLOCK = 64  # LAPACK's: work it may use is a multiple
@@ -84,13 +84,12 @@ def upper(
 def lower_eigh(frame: Frame, group: Group) -> list[Leaf]:
     """Of a complex matrix LAPACK sees the conjugate, with the same values and conjugate vectors."""
     m = Matrices(frame.memory, group)
-    n = m.a.type.shape[-1]
+    n, policy = m.a.type.shape[-1], Policy(m)
     has_vectors, is_complex = m.node.op.name == "eigh", m.parts == 2
     values, *vectors = m.results()
     work, info = m.temp("matrix", m.dtype, n, n), m.temp("info", m.integer, 1)
     prepare = m.kernel("copy")
-    prepare.check_finite(m.a, n, n, lower=True)
-    prepare.copy(prepare.output(work), m.a, n, n)
+    policy.prepare(prepare, prepare.output(work), n, n, lower=True)
     m.run(prepare)
     size, more, reals = 2 * n * n + (6 + BLOCK) * n + 1, 5 * n + 3, 2 * n * n + 5 * n + 1
     middle = (m.room(m.real, reals), reals) if is_complex else ()
@@ -100,11 +99,12 @@ def lower_eigh(frame: Frame, group: Group) -> list[Leaf]:
         m.room(m.dtype, size), size, *middle, m.room(m.integer, more), more,
         m.given(info, "write"), flops=9 * n * n * n,
     )  # fmt: skip
-    finish = m.check(info, convergence_error)
+    finish = policy.check(info, convergence_error)
     if has_vectors:
         begin, count = finish.start(n, n), finish.size(n)
         target, source = finish.output(vectors[0]), finish.input(work)
         finish.turn(target, begin, source, begin, count, count, conjugate=True)
+    policy.finish(finish, info)
     m.run(finish)
     return m.steps
 
@@ -113,13 +113,12 @@ def lower_eig(frame: Frame, group: Group) -> list[Leaf]:
     """LAPACK gets the matrix by columns, as eager code hands it over. Of a real one the values come
     in two parts."""
     m = Matrices(frame.memory, group)
-    n = m.a.type.shape[-1]
+    n, policy = m.a.type.shape[-1], Policy(m)
     has_vectors, is_complex = m.node.op.name == "eig", m.parts == 2
     values, *vectors = m.results()
     work, info = m.temp("matrix", m.dtype, n, n), m.temp("info", m.integer, 1)
     prepare = m.kernel("copy")
-    prepare.check_finite(m.a, n, n)
-    prepare.copy_turned(prepare.output(work), prepare.start(n, n), m.a, n, n)
+    policy.prepare(prepare, prepare.output(work), n, n, turned=True)
     m.run(prepare)
     parts = m.temp("parts", m.real, 2, n)
     found = m.temp("vectors", m.dtype, n, n)
@@ -133,11 +132,12 @@ def lower_eig(frame: Frame, group: Group) -> list[Leaf]:
         n, m.given(work), n, *ours, m.room(m.dtype, 1), 1, given, n, m.room(m.dtype, ROOM * n),
         ROOM * n, *more, m.given(info, "write"), flops=25 * n * n * n,
     )  # fmt: skip
-    finish = m.check(info, convergence_error)
+    finish = policy.check(info, convergence_error)
     if not is_complex:
         join_values(finish, values, parts, n)
     if has_vectors:
         joined(finish, vectors[0], found, None if is_complex else parts, n)
+    policy.finish(finish, info)
     m.run(finish)
     return m.steps
 
@@ -187,13 +187,12 @@ def lower_svd(frame: Frame, group: Group) -> list[Leaf]:
     m = Matrices(frame.memory, group)
     tall, wide = static_sizes(m.a)
     least, most = min(tall, wide), max(tall, wide)
-    has_vectors, is_complex = m.node.op.name == "svd", m.parts == 2
+    has_vectors, is_complex, policy = m.node.op.name == "svd", m.parts == 2, Policy(m)
     slots = m.results()
     full = dict(m.node.params).get("full", False)
     work, info = m.temp("matrix", m.dtype, tall, wide), m.temp("info", m.integer, 1)
     prepare = m.kernel("copy")
-    prepare.check_finite(m.a, tall, wide)
-    prepare.copy(prepare.output(work), m.a, tall, wide)
+    policy.prepare(prepare, prepare.output(work), tall, wide)
     m.run(prepare)
     size = 4 * least * least + 7 * least + BLOCK * (tall + wide)
     reals = (m.room(m.real, least * (5 * least + 2 * most + 7)),) if is_complex else ()
@@ -206,5 +205,7 @@ def lower_svd(frame: Frame, group: Group) -> list[Leaf]:
         tall if full else least, m.room(m.dtype, size), size, *reals,
         m.room(m.integer, 8 * least), m.given(info, "write"), flops=12 * tall * wide * least,
     )  # fmt: skip
-    m.run(m.check(info, convergence_error))
+    finish = policy.check(info, convergence_error)
+    policy.finish(finish, info)
+    m.run(finish)
     return m.steps

@@ -6,6 +6,8 @@ place, in the output, in blocks of columns.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tetrad.core.dtypes import i32, index
@@ -55,19 +57,44 @@ def lower_cholesky(frame: Frame, group: Group) -> list[Leaf]:
     m.run(prepare)
     operands = (rows, m.given(factor), rows, m.given(info, "write"))
     m.call("potrf", "Uimim", *operands, flops=rows * rows * rows)
-    finish = m.check(info, definite_error, counts_rows=True)
+    if dict(group.root.params).get("on_failure", "raise") == "nan":
+        finish = m.kernel("check")
+        factors_or_nan(finish, finish.changed(factor), info, rows)
+    else:
+        finish = m.check(info, definite_error, counts_rows=True)
+        check_diagonal(finish, finish.changed(factor), rows)
     keep_lower(finish, finish.changed(factor), rows)
     m.run(finish)
     return m.steps
 
 
+def check_diagonal(kernel: MatrixKernel, out: Buffer, rows: Size) -> None:
+    """LAPACK lets NaN pass."""
+    with kernel.k.loop(kernel.size(rows)) as i:
+        kernel.trap(~is_positive(kernel, out, rows, i), i, definite_error)
+
+
+def is_positive(kernel: MatrixKernel, out: Buffer, rows: Size, i: Val) -> Val:
+    pitch = kernel.size(rows * kernel.parts)
+    entry = kernel.k.load(out, kernel.start(rows, rows) + i * pitch + i * kernel.parts)
+    return entry > kernel.k.const(0, kernel.real)
+
+
+def factors_or_nan(kernel: MatrixKernel, out: Buffer, info: Slot, rows: Size) -> None:
+    """NaN all over, if LAPACK gave up or has let NaN pass."""
+    k = kernel.k
+    good = k.local(k.const(1, kernel.real))
+    with k.loop(kernel.size(rows)) as i:
+        good.set(k.select(is_positive(kernel, out, rows, i), good.get(), k.const(0, kernel.real)))
+    code = k.load(kernel.input(info), kernel.system)
+    with k.when(code.ne(0) | good.get().eq(0)):
+        kernel.fill(out, math.nan, rows, rows, parts=kernel.parts)
+
+
 def keep_lower(kernel: MatrixKernel, out: Buffer, rows: Size) -> None:
-    """A positive diagonal, and zeros above it."""
+    """Zeros above the diagonal."""
     k, n, zero = kernel.k, kernel.size(rows), kernel.k.const(0, kernel.real)
     begin, pitch = kernel.start(rows, rows), kernel.size(rows * kernel.parts)
-    with k.loop(n) as i:  # LAPACK lets NaN pass
-        is_positive = k.load(out, begin + i * pitch + i * kernel.parts) > zero
-        kernel.trap(~is_positive, i, definite_error)
     with k.loop(n) as i:
         kernel.each(
             pitch,
@@ -135,7 +162,7 @@ class RightSide:
     @property
     def policy(self) -> str | None:
         """What a zero on the diagonal leads to."""
-        return None if self.params.get("unit", False) else self.params.get("singular", "raise")
+        return None if self.params.get("unit", False) else self.params.get("on_failure", "raise")
 
     def prepare(self, pivots: Node | None = None) -> None:
         """The right side where the solution shall be, its rows exchanged before it is solved."""

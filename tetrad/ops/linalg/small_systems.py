@@ -152,6 +152,14 @@ def trap_first(frame: Frame, node: Node, bad: list[Val], system: Val, explain: E
     trap_at(frame, node, first < rows, system, first, explain)
 
 
+def any_of(bad: list[Val]) -> Val:
+    """Is one of them true?"""
+    first, *others = bad
+    for other in others:
+        first = first | other
+    return first
+
+
 def trap_at(frame: Frame, node: Node, bad: Val, system: Val, row: Val, explain: Explain) -> None:
     """Stop the program at a row of a system. One number is reported: the row counted in arrays as
     large as Dims allow, and, where a Dim is the number of rows, this number."""
@@ -265,7 +273,11 @@ def lower_small_cholesky(frame: Frame, group: Group) -> Launch:
             if i == j:
                 bad.append(~(value > 0))
             lower[i, j] = k.sqrt(value) if i == j else value / lower[j, j]
-    trap_first(frame, node, bad, lanes.system, definite_error)
+    if dict(node.params).get("on_failure", "raise") == "raise":
+        trap_first(frame, node, bad, lanes.system, definite_error)
+    else:
+        failed, nan = any_of(bad), k.const(float("nan"), a.type.dtype)
+        lower = {place: k.select(failed, nan, value) for place, value in lower.items()}
     zero = k.const(0, a.type.dtype)
     lanes.meet()
     for i in range(rows):
@@ -440,13 +452,10 @@ class Solving:
         if params.get("unit", False):
             return None
         zero = [self.entry(i, i).eq(0) for i in range(self.rows)]
-        if params.get("singular", "raise") == "raise":
+        if params.get("on_failure", "raise") == "raise":
             trap_first(self.frame, self.node, zero, self.system, singular_error)
             return None
-        bad = zero[0]
-        for other in zero[1:]:
-            bad = bad | other
-        return bad
+        return any_of(zero)
 
     def marked(self, bad: Val | None, value: Val) -> Val:
         return (

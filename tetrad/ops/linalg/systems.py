@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core import lapack
 from tetrad.core.dtypes import DType, c64, c128, f32, f64, i32
 from tetrad.core.errors import FactorError, SettingError, ShapeError, SingularError
 from tetrad.core.op import Op, op
@@ -37,12 +36,14 @@ from tetrad.ops.calculus import (
 )
 from tetrad.ops.calculus import reshape as reshaped
 from tetrad.ops.rules import Array, check_dtype
+from tetrad.schedule import lapack
 
 MATRIX: tuple[DType, ...] = (f32, f64, c64, c128)
 LETTERS = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 FREE = dict.fromkeys(MATRIX, math.inf)  # how far results may be apart depends on the matrix
 SMALL = 16  # rows up to which a system is one lane of a kernel
-POLICIES = ("raise", "nan")
+POLICIES = ("raise", "nan")  # what a matrix without an answer leads to
+OR_NAN = 'on_failure="nan" gives NaN for such matrices instead'
 
 
 # -- types -----------------------------------------------------------------------------------------
@@ -71,9 +72,9 @@ def check_sides(name: str, a: ArrayType, b: ArrayType) -> None:
         raise ShapeError(message, hint="a right side of one column needs an axis for it")
 
 
-def check_policy(name: str, singular: str) -> None:
-    if singular not in POLICIES:
-        raise SettingError(f"{name}: singular", " or ".join(POLICIES), singular)
+def check_policy(name: str, on_failure: str) -> None:
+    if on_failure not in POLICIES:
+        raise SettingError(f"{name}: on_failure", " or ".join(POLICIES), on_failure)
 
 
 def lu_type(a: ArrayType) -> tuple[ArrayType, ArrayType]:
@@ -88,10 +89,10 @@ def solve_type(
     b: ArrayType,
     *,
     transposed: bool = False,
-    singular: str = "raise",
+    on_failure: str = "raise",
 ) -> ArrayType:
     check_sides("linear_solve", a, b)
-    check_policy("linear_solve", singular)
+    check_policy("linear_solve", on_failure)
     if (factors, pivots) != lu_type(a):
         raise ShapeError(f"linear_solve: {factors} and {pivots} are not the factors of {a}")
     return b
@@ -104,15 +105,16 @@ def triangular_type(
     lower: bool = True,
     unit: bool = False,
     transposed: bool = False,
-    singular: str = "raise",
+    on_failure: str = "raise",
 ) -> ArrayType:
     check_sides("triangular_solve", a, b)
-    check_policy("triangular_solve", singular)
+    check_policy("triangular_solve", on_failure)
     return b
 
 
-def cholesky_type(a: ArrayType) -> ArrayType:
+def cholesky_type(a: ArrayType, *, on_failure: str = "raise") -> ArrayType:
     check_square("cholesky", a)
+    check_policy("cholesky", on_failure)
     return a
 
 
@@ -142,7 +144,7 @@ def singular_error(name: str, position: int, batch: tuple[int, ...], rows: int) 
         "number 0",
         batch=which,
         pivot=pivot,
-        hint='singular="nan" gives NaN for such systems instead; td.linalg.pinv solves in the '
+        hint='on_failure="nan" gives NaN for such systems instead; td.linalg.pinv solves in the '
         "sense of least squares",
     )
 
@@ -157,7 +159,10 @@ def definite_error(name: str, position: int, batch: tuple[int, ...], rows: int) 
         "positive"
     )
     return FactorError(
-        message, batch=which, pivot=pivot, hint="add a small multiple of the identity"
+        message,
+        batch=which,
+        pivot=pivot,
+        hint=f"add a small multiple of the identity; {OR_NAN}",
     )
 
 
@@ -165,15 +170,23 @@ def finite_error(name: str, position: int, batch: tuple[int, ...], rows: int) ->
     which, _ = place_of(position, batch, rows)
     where_ = f"matrix {list(which)} of the batch" if batch else "the matrix"
     return FactorError(
-        f"{name}: {where_} holds NaN or infinities", batch=which, hint="td.isfinite finds them"
+        f"{name}: {where_} holds NaN or infinities",
+        batch=which,
+        hint=f"td.isfinite finds them; {OR_NAN}",
     )
 
 
 def check_finite(name: str, a: Array) -> None:
     """On infinities LAPACK's iterations may run for ever."""
-    is_finite = np.isfinite(a).all(axis=(-2, -1))
+    is_finite = finite_matrices(a)
     if not is_finite.all():
         raise finite_error(name, int(np.argmin(is_finite)) * a.shape[-1], a.shape[:-2], a.shape[-1])
+
+
+def finite_matrices(a: Array) -> Array:
+    """Which matrices have finite numbers only."""
+    is_finite: Array = np.isfinite(a).all(axis=(-2, -1))
+    return is_finite
 
 
 # -- factors ---------------------------------------------------------------------------------------
@@ -259,7 +272,7 @@ def linear_solve(
     b: Array,
     *,
     transposed: bool = False,
-    singular: str = "raise",
+    on_failure: str = "raise",
 ) -> Array:
     """x with A x = b (or A^T x = b), from the factors of A. Linear in b; A is there for whoever
     differentiates.
@@ -271,7 +284,7 @@ def linear_solve(
     """
     rows = b.shape[-2]
     lower, order, x = stack(factors, 2), stack(pivots, 1), stack(b, 2).copy()
-    bad = singular_rows("linear_solve", factors, singular)
+    bad = singular_rows("linear_solve", factors, on_failure)
     if transposed:
         exchange(x, order, range(rows))
         substitute(lower, x, lower=False, unit=True, transposed=True)
@@ -284,12 +297,12 @@ def linear_solve(
     return x.reshape(b.shape)
 
 
-def singular_rows(name: str, a: Array, singular: str) -> Array:
+def singular_rows(name: str, a: Array, on_failure: str) -> Array:
     """Which matrices have a zero on their diagonal; an error, if that is the policy."""
     rows = a.shape[-1]
     zero = stack(np.diagonal(a, axis1=-2, axis2=-1) == 0, 1)
     bad = zero.any(axis=1)
-    if bad.any() and singular == "raise":
+    if bad.any() and on_failure == "raise":
         first = int(np.argmax(bad))
         raise singular_error(name, first * rows + int(np.argmax(zero[first])), a.shape[:-2], rows)
     return bad
@@ -382,7 +395,7 @@ def triangular_solve(
     lower: bool = True,
     unit: bool = False,
     transposed: bool = False,
-    singular: str = "raise",
+    on_failure: str = "raise",
 ) -> Array:
     """x with T x = b (or T^T x = b), T the lower or upper triangle of a, with ones on its diagonal
     if `unit`.
@@ -392,7 +405,7 @@ def triangular_solve(
            [2.]])
     """
     x = stack(b, 2).copy()
-    bad = np.zeros(len(x), bool) if unit else singular_rows("triangular_solve", a, singular)
+    bad = np.zeros(len(x), bool) if unit else singular_rows("triangular_solve", a, on_failure)
     substitute(stack(a, 2), x, lower=lower, unit=unit, transposed=transposed)
     x[bad] = np.nan
     return x.reshape(b.shape)
@@ -463,18 +476,26 @@ def hermitian_part(x: Node) -> Node:
 
 
 @op(type=cholesky_type, kind="special", ulps=FREE, public=False)
-def cholesky(a: Array) -> Array:
+def cholesky(a: Array, *, on_failure: str = "raise") -> Array:
     """The lower triangle L with L L^H = A, for a positive definite A, of which the lower triangle
-    is read.
+    is read; of another, if that is wanted, a triangle of NaN.
 
     >>> cholesky(np.array([[4.0, 0.0], [2.0, 5.0]]))
     array([[2., 0.],
            [1., 2.]])
     """
     lower = lower_factor(a)
-    if lower is None:
+    if lower is not None:
+        return lower
+    if on_failure == "raise":
         raise definite_error("cholesky", first_indefinite(a), a.shape[:-2], a.shape[-1])
-    return lower
+    return factors_or_nan(a)
+
+
+def factors_or_nan(a: Array) -> Array:
+    nothing = np.tril(np.full(a.shape[-2:], np.nan, a.dtype))
+    found = (lower_factor(matrix) for matrix in stack(a, 2))
+    return np.stack([nothing if lower is None else lower for lower in found]).reshape(a.shape)
 
 
 def lower_factor(a: Array) -> Array | None:
@@ -500,10 +521,10 @@ def first_indefinite(a: Array) -> int:
 
 
 @cholesky.jvp
-def cholesky_jvp(t: Node, lower: Node, a: Node) -> Node:
+def cholesky_jvp(t: Node, lower: Node, a: Node, **policy: Any) -> Node:
     """L phi(L^-1 dA L^-H), phi the lower triangle with half the diagonal."""
-    half = triangular_solve(lower, hermitian_part(t), singular="nan")
-    both = adjoint(triangular_solve(lower, adjoint(half), singular="nan"))
+    half = triangular_solve(lower, hermitian_part(t), on_failure="nan")
+    both = adjoint(triangular_solve(lower, adjoint(half), on_failure="nan"))
     phi = triangle(both, lower=True, strict=True) + where(
         diagonal_mask(both.type.shape), both * 0.5, zeros_like(both)
     )
@@ -543,7 +564,7 @@ def _det_change(
     """d det = det tr(A^-1 dA); where A is singular this is NaN."""
     det, sign, _ = result
     trace = reduce_sum(
-        diagonal(linear_solve(a, factors, pivots, t, singular="nan")), (a.type.rank - 2,)
+        diagonal(linear_solve(a, factors, pivots, t, on_failure="nan")), (a.type.rank - 2,)
     )
     if not a.type.dtype.is_complex:
         return det * trace, None, trace

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from operator import add, mul
 
+from tetrad.core.dtypes import f32, f64
 from tetrad.core.op import Op
 from tetrad.core.sizes import product
 from tetrad.graph.group import Group
@@ -18,18 +19,20 @@ from tetrad.schedule.nodes import Launch
 @cumsum.kernel
 @cumprod.kernel
 def lower_running(frame: Frame, group: Group) -> Launch:
-    """Sums or products, left to right, one line a lane."""
+    """Sums or products, left to right, one line a lane; those of f32 are held as f64, which takes
+    no longer: each step waits for the one before."""
     node, k = group.root, frame.k
+    wide = f64 if node.type.dtype is f32 else node.type.dtype.computing
     lines = Lines(frame, node, node.param("axis"))
     out = frame.output(frame.memory.slots[node])
     exclusive, start, join = dict(node.params).get("exclusive", False), *RUNNING[node.op]
 
     def body() -> None:
-        total = k.local(start, node.type.dtype.computing)
+        total = k.local(start, wide)
         with k.loop(frame.sizes.val(lines.shape[lines.axis])) as i:
             at = lines.at(i)
             before = total.get()
-            total.set(join(before, frame.reading.wide(node.inputs[0], at)))
+            total.set(join(before, k.cast(frame.reading.wide(node.inputs[0], at), wide)))
             frame.write(
                 out, node, at, k.cast(before if exclusive else total.get(), node.type.dtype)
             )

@@ -4,6 +4,9 @@ numbers, whose parts are multiplied in that order.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 
 from tetrad.core.dtypes import f32, f64
@@ -18,6 +21,17 @@ from tetrad.ops.movement import flipped
 from tetrad.ops.rules import ANY_NUMBERS, Array, check_axis, check_dtype, check_same, ieee
 
 # -- running sum -----------------------------------------------------------------------------------
+
+
+WIDE = {np.dtype(np.float32): np.float64}
+WIDE_SUMS = WIDE | {np.dtype(np.complex64): np.complex128}  # the sums of both parts
+
+
+def held_wide(
+    function: Callable[..., Array], x: Array, axis: int, wide: Mapping[Any, Any] = WIDE
+) -> Array:
+    """A running sum or product; of f32 in f64, where the error does not grow with the length."""
+    return function(x, axis, dtype=wide.get(x.dtype, x.dtype)).astype(x.dtype)
 
 
 def cumsum_type(x: ArrayType, *, axis: int, exclusive: bool = False) -> ArrayType:
@@ -36,14 +50,15 @@ def _cumsum_cases(rng: Rng) -> Case:
 @ieee
 def cumsum(x: Array, *, axis: int, exclusive: bool = False) -> Array:
     """Sums of everything up to each element along an axis, from left to right; without the element
-    when exclusive.
+    when exclusive. Those of f32 are held as f64, and each is rounded once.
 
     >>> cumsum(np.array([[1, 2, 3, 4]]), axis=1)
     array([[ 1,  3,  6, 10]])
     >>> cumsum(np.array([[1, 2, 3, 4]]), axis=1, exclusive=True)
     array([[0, 1, 3, 6]])
     """
-    sums = np.cumsum(x, axis, dtype=x.dtype) + x.dtype.type(0)  # sums start from +0, so none is -0
+    # sums start from +0, so none is -0
+    sums = held_wide(np.cumsum, x, axis, WIDE_SUMS) + x.dtype.type(0)
     if not exclusive or not x.shape[axis]:
         return sums
     first = np.zeros_like(np.take(sums, [0], axis))
@@ -78,12 +93,13 @@ def _cumprod_cases(rng: Rng) -> Case:
 @op(type=cumprod_type, kind="special", cases=_cumprod_cases, dtypes=ANY_NUMBERS, public=False)
 @ieee
 def cumprod(x: Array, *, axis: int) -> Array:
-    """Products of everything up to each element along an axis, from left to right; integers wrap.
+    """Products of everything up to each element along an axis, from left to right; integers wrap,
+    and those of f32 are held as f64.
 
     >>> cumprod(np.array([[1, 2, 3, 4]]), axis=1)
     array([[ 1,  2,  6, 24]])
     """
-    return np.cumprod(x, axis, dtype=x.dtype)
+    return held_wide(np.cumprod, x, axis)
 
 
 @cumprod.jvp

@@ -1,16 +1,15 @@
-"""Ops, rows added to where indices say: to zeros (`scatter_add`), or to an array where it lies
-(`add_at`). Updates are added in their order.
+"""Ops, scattered sums: rows added to zeros, where indices say, in their order. What changes an
+array where it lies is in `ops.scatter.update`.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.errors import ShapeError
 from tetrad.core.op import Case, op
 from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
-from tetrad.graph.build import filled
 from tetrad.graph.nodes import Node
 from tetrad.ops.calculus import Batched, all_batched, moved, reshape, run
 from tetrad.ops.cases import Rng, exact_array, pick, random_indices, random_shape
@@ -96,76 +95,3 @@ def scatter_add_batch(batched: Batched, updates: Node, indices: Node, *, size: S
     flat = reshape(offset_indices("scatter_add", indices, 0, size), (batch * count,))
     rows = scatter_add(reshape(updates, (batch * count, *rest)), flat, size=batch * size)
     return reshape(rows, (batch, size, *rest))
-
-
-# -- rows added to where they belong ---------------------------------------------------------------
-
-
-def add_at_type(x: ArrayType, updates: ArrayType, indices: ArrayType) -> ArrayType:
-    if updates.dtype is not x.dtype:
-        raise DtypeError(f"add_at: {x} cannot take {updates}", hint="convert it with astype")
-    if x.rank < 1 or scatter_add_type(updates, indices, size=x.shape[0]) != x:
-        raise ShapeError(f"add_at: rows of {updates} are no rows of {x}")
-    return x
-
-
-def _add_at_cases(rng: Rng) -> Case:
-    case = _scatter_add_cases(rng)
-    updates, indices = case.args
-    kind = pick(rng, [d for d in ANY_NUMBERS if d.np == updates.dtype])
-    return Case(
-        (exact_array(rng, kind, (case.params["size"], *updates.shape[1:])), updates, indices)
-    )
-
-
-@op(
-    type=add_at_type,
-    kind="special",
-    in_place=True,
-    cases=_add_at_cases,
-    dtypes=ANY_NUMBERS,
-    public=False,
-)
-def add_at(x: Array, updates: Array, indices: Array) -> Array:
-    """x, to whose row indices[i] row i of updates is added, i ascending: each sum is rounded before
-    the next, and rows that are not named keep their bits. Indices as in `gather`.
-
-    >>> add_at(np.array([1, 1, 1]), np.array([2, 3, 4]), np.array([1, 0, 1]))
-    array([4, 7, 1])
-    """
-    result = np.array(x)
-    with np.errstate(all="ignore"):
-        np.add.at(result, wrapped_indices("add_at", indices, 0, len(result)), updates)
-    return result
-
-
-add_at.transpose(
-    lambda ct, x, updates, indices: ct,
-    lambda ct, x, updates, indices: run("gather", ct, indices, axis=0),
-    None,
-)
-
-
-@add_at.jvp_of_all
-def add_at_jvp(
-    tangents: tuple[Node | None, ...], y: Node, x: Node, updates: Node, indices: Node
-) -> Node | None:
-    dx, du = tangents[:2]
-    if du is None:
-        return dx
-    result: Node = add_at(filled(0, x.type) if dx is None else dx, du, indices)
-    return result
-
-
-@add_at.batch
-def add_at_batch(batched: Batched, x: Node, updates: Node, indices: Node) -> Node:
-    """Shared indices: the batch is a trailing axis. Else all rows together, in one table after the
-    other."""
-    if not batched[2]:
-        sides = all_batched(batched[:2], (x, updates))
-        return moved(add_at(*(moved(side, 0, 1) for side in sides), indices), 1, 0)
-    x, updates, indices = all_batched(batched, (x, updates, indices))
-    (batch, size, *rest), count = x.type.shape, updates.type.shape[1]
-    flat = reshape(offset_indices("add_at", indices, 0, size), (batch * count,))
-    rows = add_at(reshape(x, (batch * size, *rest)), reshape(updates, (batch * count, *rest)), flat)
-    return reshape(rows, x.type.shape)

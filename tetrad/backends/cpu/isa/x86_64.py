@@ -247,7 +247,7 @@ def float_extremum(cg: Codegen, op: str, dtype: DType, a: str, b: str) -> str:
 
     if (
         op == "max"
-        and dtype.name == "f32"
+        and dtype.short_name == "f32"
         and cg.lanes == RANGE_LANES
         and cg.target.vector_bits == 512
     ):

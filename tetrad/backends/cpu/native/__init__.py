@@ -56,8 +56,13 @@ POOL = {
     "JOINED": 32,  # the epoch whose job all workers finished
     "WAITERS": 33,  # 1 while the caller sleeps until then
     "JOB": 40,  # run context
-    "FETCHED": 41,  # nonzero: a worker was brought to another processor (see `native.waiting`)
+    # a worker was brought to worker 0's processor: 1 while it may be there, 2 since it was sent off
+    "FETCHED": 41,
     "LOOKED": 42,  # ticks when worker 0 last looked whether the others run
+    "CAME": 43,  # ticks when a worker was last brought, ...
+    "STAY": 44,  # ... how many it may stay, ...
+    "LEFT": 45,  # ... and when one was last sent away
+    "PLACES": 46,  # how many processors workers may use
     "PROCESSORS": 48,  # the set of processors that workers may use, a bit for each
     "NUMBERS": 64,  # of each worker's thread, as the system knows it
 }

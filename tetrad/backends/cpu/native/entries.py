@@ -8,7 +8,7 @@ relative to.
 
 from __future__ import annotations
 
-from tetrad.core.lapack import MOST_ARGUMENTS
+from tetrad.schedule.lapack import MOST_ARGUMENTS
 
 
 def argument_loads() -> str:

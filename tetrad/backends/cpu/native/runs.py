@@ -238,7 +238,7 @@ tell:
 again:
   ; A worker that was brought to another's processor leaves it at once.
   %fetched = load atomic i64, ptr %fetched.at monotonic, align 8
-  %guest = icmp ne i64 %fetched, 0
+  %guest = icmp eq i64 %fetched, 1
   %calm = select i1 %guest, i64 0, i64 $IDLE_TICKS
   br label %head
 home:

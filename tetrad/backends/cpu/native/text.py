@@ -33,7 +33,7 @@ from tetrad.backends.cpu.native.runs import RUNS
 from tetrad.backends.cpu.native.signals import SIGNALS
 from tetrad.backends.cpu.native.waiting import FUTEX, NAP, WAITING
 from tetrad.backends.llvm.target import Target
-from tetrad.core.lapack import MOST_ARGUMENTS
+from tetrad.schedule.lapack import MOST_ARGUMENTS
 
 # A worker's frame, on its stack: 64-bit words, the first is the address of the run context.
 FRAME = {
@@ -54,6 +54,9 @@ PIECES = 8  # of a worker's range, where ranges are shared
 YIELDS = 4  # times it offers its core to others before it sleeps
 WATCH_TICKS = 15_000  # a worker that does not run for about 5 us waits for its processor
 LOOK_TICKS = 600_000  # worker 0 looks for those after it did not for about 200 us
+STAY_TICKS = 300_000  # a worker that was brought is sent away again after about 100 us, ...
+MOST_STAY_TICKS = 30_000_000  # ... after twice as long each time it comes back ...
+SOON_TICKS = 3_000_000  # ... within about 1 ms
 
 INTRINSICS = """
 declare i64 @llvm.umin.i64(i64, i64)
@@ -76,6 +79,7 @@ def native_text(target: Target, futex: bool | None = None) -> str:
         "PIECES": PIECES,
         "PIECES_LESS": PIECES - 1,
         "WATCH_TICKS": WATCH_TICKS, "LOOK_TICKS": LOOK_TICKS, "PROCESSOR_WORDS": PROCESSOR_WORDS,
+        "STAY_TICKS": STAY_TICKS, "MOST_STAY_TICKS": MOST_STAY_TICKS, "SOON_TICKS": SOON_TICKS,
         "MARK": MARK, "MOST_ARGUMENTS": MOST_ARGUMENTS,
         "ARGUMENT_LOADS": argument_loads(), "ARGUMENTS": arguments(),
         "IDLE_TICKS": IDLE_TICKS, "LONG_TICKS": LONG_TICKS, "SHORT_TICKS": SHORT_TICKS,

@@ -7,7 +7,9 @@ to sleep, of which a system has one; WAITING stands on either.
 A worker that does not come may wait for its processor: some other thread turns there (those of
 OpenBLAS do for a tenth of a second after every call), and a scheduler takes milliseconds to part
 them. So worker 0, before it sleeps, looks whether the others run, and brings those that do not to
-its own processor, which it is about to leave.
+its own processor, which it is about to leave. After a moment it sends them away again: most threads
+that come between (an event loop that answers) run for less than that. Where one stays, a worker
+comes back at once, and may then stay longer.
 """
 
 from __future__ import annotations
@@ -102,8 +104,100 @@ move:
   %moved = call i64 (i64, ...) @syscall(i64 $SETAFFINITY, i64 %number, i64 %bytes, ptr %set)
   %all = getelementptr i64, ptr %pool, i64 $PROCESSORS
   %freed = call i64 (i64, ...) @syscall(i64 $SETAFFINITY, i64 %number, i64 %bytes, ptr %all)
+  call void @tetrad.note_arrival(ptr %pool)
+  br label %done
+done:
+  ret void
+}
+
+; A worker was brought; if one left only lately, it may stay twice as long.
+define internal void @tetrad.note_arrival(ptr %pool) nounwind {
+  %came.at = getelementptr i64, ptr %pool, i64 $CAME
+  %left.at = getelementptr i64, ptr %pool, i64 $LEFT
+  %stay.at = getelementptr i64, ptr %pool, i64 $STAY
   %fetched.at = getelementptr i64, ptr %pool, i64 $FETCHED
+  %now = $TICKS
+  %left = load i64, ptr %left.at
+  %away = sub i64 %now, %left
+  %soon = icmp ult i64 %away, $SOON_TICKS
+  %stay = load i64, ptr %stay.at
+  %double = shl i64 %stay, 1
+  %enough = call i64 @llvm.umax.i64(i64 %double, i64 $STAY_TICKS)
+  %longer = call i64 @llvm.umin.i64(i64 %enough, i64 $MOST_STAY_TICKS)
+  %next = select i1 %soon, i64 %longer, i64 $STAY_TICKS
+  store i64 %next, ptr %stay.at
+  store i64 %now, ptr %came.at
   store atomic i64 1, ptr %fetched.at monotonic, align 8
+  ret void
+}
+
+; Worker 0 sends the workers to other processors than its own, if it brought some and they have
+; stayed for their time. Not where threads are more than processors.
+; entry -[not worker 0, or none brought]-> done;  entry -> guests -[time left, or no room]-> done;
+;   guests -> send -> head -[no worker left]-> sent -> done;  head -> move -> head
+define internal void @tetrad.part(ptr %frame) nounwind {
+entry:
+  %cpu.at = alloca i64
+  %set = alloca [$PROCESSOR_WORDS x i64]
+  %ctx = load ptr, ptr %frame
+  %worker.at = getelementptr i64, ptr %frame, i64 $WORKER
+  %worker = load i64, ptr %worker.at
+  %pool.at = getelementptr i64, ptr %ctx, i64 $POOL
+  %pool = load ptr, ptr %pool.at
+  %fetched.at = getelementptr i64, ptr %pool, i64 $FETCHED
+  %fetched = load atomic i64, ptr %fetched.at monotonic, align 8
+  %leads = icmp eq i64 %worker, 0
+  %brought = icmp eq i64 %fetched, 1
+  %look = and i1 %leads, %brought
+  br i1 %look, label %guests, label %done
+guests:
+  %threads.at = getelementptr i64, ptr %frame, i64 $THREADS
+  %threads = load i64, ptr %threads.at
+  %places.at = getelementptr i64, ptr %pool, i64 $PLACES
+  %places = load i64, ptr %places.at
+  %came.at = getelementptr i64, ptr %pool, i64 $CAME
+  %came = load i64, ptr %came.at
+  %stay.at = getelementptr i64, ptr %pool, i64 $STAY
+  %stay = load i64, ptr %stay.at
+  %now = $TICKS
+  %stayed = sub i64 %now, %came
+  %over = icmp uge i64 %stayed, %stay
+  %room = icmp ule i64 %threads, %places
+  %go = and i1 %over, %room
+  br i1 %go, label %send, label %done
+send:
+  store i64 0, ptr %cpu.at
+  %got = call i64 (i64, ...) @syscall(i64 $GETCPU, ptr %cpu.at, ptr null, ptr null)
+  %cpu = load i64, ptr %cpu.at
+  %all = getelementptr i64, ptr %pool, i64 $PROCESSORS
+  %bytes = shl i64 $PROCESSOR_WORDS, 3
+  call void @llvm.memcpy.p0.p0.i64(ptr %set, ptr %all, i64 %bytes, i1 false)
+  %shifted = lshr i64 %cpu, 6
+  %most = sub i64 $PROCESSOR_WORDS, 1
+  %word = call i64 @llvm.umin.i64(i64 %shifted, i64 %most)
+  %place = and i64 %cpu, 63
+  %bit = shl i64 1, %place
+  %others = xor i64 %bit, -1
+  %word.at = getelementptr i64, ptr %set, i64 %word
+  %these = load i64, ptr %word.at
+  %rest = and i64 %these, %others
+  store i64 %rest, ptr %word.at
+  %numbers = getelementptr i64, ptr %pool, i64 $NUMBERS
+  br label %head
+head:
+  %who = phi i64 [ 1, %send ], [ %following, %move ]
+  %left = icmp ult i64 %who, %threads
+  br i1 %left, label %move, label %sent
+move:
+  %number.at = getelementptr i64, ptr %numbers, i64 %who
+  %number = load atomic i64, ptr %number.at monotonic, align 8
+  %moved = call i64 (i64, ...) @syscall(i64 $SETAFFINITY, i64 %number, i64 %bytes, ptr %set)
+  %following = add i64 %who, 1
+  br label %head
+sent:
+  %left.at = getelementptr i64, ptr %pool, i64 $LEFT
+  store i64 %now, ptr %left.at
+  store atomic i64 2, ptr %fetched.at monotonic, align 8
   br label %done
 done:
   ret void
@@ -192,6 +286,10 @@ define internal i64 @tetrad.number() nounwind {
 }
 
 define internal void @tetrad.fetch(ptr %frame, i64 %mark) nounwind {
+  ret void
+}
+
+define internal void @tetrad.part(ptr %frame) nounwind {
   ret void
 }
 """
@@ -342,7 +440,9 @@ done:
   ret void
 }
 
-; entry -[alone]-> solo;  entry -> arrive -[last]-> release;  arrive -> wait
+; entry -[alone]-> solo;  entry -> arrive -[last]-> release;
+;   arrive -> wait -[in vain]-> part -> on;
+;   wait -> on
 define internal void @tetrad.barrier(ptr %frame) nounwind {
 entry:
   %ctx = load ptr, ptr %frame
@@ -383,6 +483,11 @@ wait:
   %more = call i64 @llvm.umin.i64(i64 %double, i64 $LONG_TICKS)
   %adapted = select i1 %vain, i64 %less, i64 %more
   store i64 %adapted, ptr %patience.at
+  br i1 %vain, label %part, label %on
+part:
+  call void @tetrad.part(ptr %frame)
+  br label %on
+on:
   ret void
 }
 """

@@ -1,0 +1,32 @@
+"""JAX's names: `jax.debug`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tetrad.core.errors import UnsupportedError
+from tetrad.jax._shell import tables
+from tetrad.jax._shell.tables import td
+
+TABLE = tables.within("debug", "breakpoint callback log print")
+
+
+def visualize_array_sharding(arr: Any, **_: Any) -> None:
+    """Print which device holds which part: one holds all."""
+    shape = td.asarray(arr).shape
+    print(f"{shape}: CPU 0 holds the whole array")
+
+
+visualize_sharding = visualize_array_sharding
+
+
+def inspect_array_sharding(value: Any, *, callback: Any) -> None:
+    raise UnsupportedError("jax.debug.inspect_array_sharding: arrays have one device")
+
+
+def __getattr__(name: str) -> Any:
+    return tables.reexported(globals(), TABLE, name)
+
+
+def __dir__() -> list[str]:
+    return tables.listed(globals(), TABLE)

@@ -1,0 +1,17 @@
+"""JAX's names: `jax.flatten_util`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tetrad.jax._shell import tables
+
+TABLE = {"ravel_pytree": "ravel_pytree"}
+
+
+def __getattr__(name: str) -> Any:
+    return tables.reexported(globals(), TABLE, name)
+
+
+def __dir__() -> list[str]:
+    return tables.listed(globals(), TABLE)

@@ -1,0 +1,1 @@
+"""Solvers: differential equations, with derivatives. `td.odeint` is the public name."""
