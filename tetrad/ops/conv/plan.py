@@ -65,8 +65,14 @@ def even_parts(count: int, most: int) -> int:
     return -(-count // -(-count // most)) if count else 1
 
 
+def tile_rows(count: int, most: int) -> int:
+    """Rows of equal tiles that reach little past the end; a tile costs about a row besides."""
+    sizes = range(min(count, most), 0, -1)
+    return min(sizes, key=lambda rows: -(-count // rows) * (rows + 1), default=1)
+
+
 def plan_conv(form: ConvGeometry, dtype: DType, machine: Machine) -> ConvPlan:
-    """SumRows of places as many as stay near, so that the thread with the most of them is done
+    """Boxes of places as many as stay near, so that the thread with the most of them is done
     first."""
     tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
     vectors = 1 if form.outputs <= LANES else tile.vectors
@@ -78,7 +84,7 @@ def plan_conv(form: ConvGeometry, dtype: DType, machine: Machine) -> ConvPlan:
     )
     box, share = best
     period = form.axes[-1].period
-    rows = even_parts(-(-box[-1] // period), tile.rows)
+    rows = tile_rows(-(-box[-1] // period), tile.rows)
     unroll = written_out(rows * vectors)
     return ConvPlan(box, rows, vectors, share, unroll)
 
