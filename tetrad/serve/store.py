@@ -228,7 +228,5 @@ def load_place(place: ModelPlace, limits: Limits, told: Callable[[], None]) -> L
     if model.parts.programs.is_encoder:
         return LoadedModel(place, model, None)
     scheduling = lazy.module("tetrad.models.decoding.scheduler")
-    scheduler = scheduling.Scheduler(
-        model, queue=limits.waiting, memory=limits.memory, told=told
-    )
+    scheduler = scheduling.Scheduler(model, queue=limits.waiting, memory=limits.memory, told=told)
     return LoadedModel(place, model, scheduler)

@@ -1,8 +1,8 @@
 """Serve, OpenAI, completions: POST /v1/completions. Prompts, as text or tokens, in; their
 continuations, whole or as a stream, out.
 
-Choices are numbered as OpenAI does: the `n` of the first prompt, then those of the second. A part of
-a stream that is only text is put together from bytes that are made once a choice.
+Choices are numbered as OpenAI does: the `n` of the first prompt, then those of the second. A part
+of a stream that is only text is put together from bytes that are made once a choice.
 """
 
 from __future__ import annotations
