@@ -116,6 +116,9 @@ def test_dry_comes_after_the_other_penalties() -> None:
         {"dry_sequence_breakers": "abc"},
         {"dry_sequence_breakers": [""]},
         {"dynatemp_range": -0.1},
+        {"presence_penalty": -1e38},
+        {"frequency_penalty": -1e38},
+        {"frequency_penalty": 1e38},
     ],
     ids=str,
 )

@@ -25,6 +25,7 @@ MOST_DRAFTED = 64
 LARGEST_SEED = 2**64 - 1
 WORD = 0xFFFFFFFF
 SMALLEST = 1e-30  # a logit divided by less is no number in f32
+MOST_PENALTY = 1e30  # taken off a logit once for every token of a context it is finite in f32
 # tokens so far, the logits after them -> logits, or whether to end
 Processor = Callable[[np.ndarray, np.ndarray], Any]
 Guess = Callable[[np.ndarray], Any]  # tokens so far -> those that may follow
@@ -132,8 +133,8 @@ class AnswerSettings(TypedDict, total=False):
     repeat_penalty: Annotated[float, Positive(1.0)]
     repeat_last_n: Annotated[int, Count(64, -1)]
     penalize_prompt: Annotated[bool, Free(True)]
-    presence_penalty: Annotated[float, Number(0.0)]
-    frequency_penalty: Annotated[float, Number(0.0)]
+    presence_penalty: Annotated[float, Number(0.0, -MOST_PENALTY, MOST_PENALTY)]
+    frequency_penalty: Annotated[float, Number(0.0, -MOST_PENALTY, MOST_PENALTY)]
     top_n_sigma: Annotated[float, Number(0.0)]
     typical_p: Annotated[float, Number(1.0, 0.0, 1.0)]
     xtc_probability: Annotated[float, Number(0.0, 0.0, 1.0)]
