@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tetrad.graph.group import Group
 from tetrad.loopnest.frame import Frame
+from tetrad.loopnest.reader import splat_value
 from tetrad.ops.conv.depthwise import DepthwiseTiles, DepthwiseWeight
 from tetrad.ops.conv.op import conv, conv_weight, form_of, weight_form_of
 from tetrad.ops.conv.plan import (
@@ -27,7 +28,9 @@ def lower_conv(frame: Frame, group: Group) -> Launch | list[Launch]:
     dtype, machine = accumulator(node.inputs[0].type.dtype), frame.memory.machine
     if takes_depthwise(form):
         return DepthwiseTiles(frame, group, form, plan_depthwise(form, dtype, machine)).launch()
-    return ConvTiles(frame, group, form, plan_conv(form, dtype, machine)).launches()
+    x = node.inputs[0]
+    is_readable = x in frame.inputs and x.type.dtype is dtype and splat_value(x) is None
+    return ConvTiles(frame, group, form, plan_conv(form, dtype, machine, is_readable)).launches()
 
 
 @conv_weight.kernel
