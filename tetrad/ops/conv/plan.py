@@ -141,8 +141,9 @@ def runs_of(form: ConvGeometry, dtype: DType, rows: int, threads: int) -> list[I
     """The same for places that were joined: whole tiles of them."""
     fewest = max(1, -(-form.places * form.inputs * dtype.nbytes // STAGED_BYTES))
     parts = range(fewest, fewest + PARTS * threads)
-    each = {-(-form.places // (part * rows)) * rows for part in parts}
-    return [(1, 1, run) for run in sorted(each)]
+    runs = sorted({-(-form.places // (part * rows)) * rows for part in parts})
+    boxes: list[Ints] = [(1, 1, run) for run in runs]
+    return boxes
 
 
 def whole_periods(places: int, axis: ConvAxis) -> int:
@@ -194,9 +195,12 @@ class WeightPlan:
     panels: int  # tiles of outputs in a workgroup
     unroll: int
     is_small: bool  # few inputs: rows of a tile are taps and inputs
+    in_place: bool = False  # is x read where it lies?
 
 
-def plan_weight(form: ConvGeometry, dtype: DType, machine: Machine) -> WeightPlan:
+def plan_weight(
+    form: ConvGeometry, dtype: DType, machine: Machine, is_readable: bool = False
+) -> WeightPlan:
     tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
     vectors = 1 if form.outputs <= LANES else tile.vectors
     panels = max(-(-form.outputs // (vectors * LANES)), 1)
@@ -204,7 +208,17 @@ def plan_weight(form: ConvGeometry, dtype: DType, machine: Machine) -> WeightPla
     inputs, share = weight_shares(form, panels, machine.parallel_groups, is_small)
     rows = tile.rows if is_small else even_parts(inputs, tile.rows)
     unroll = written_out(rows * vectors)
-    return WeightPlan(weight_box(form), rows, vectors, inputs, share, unroll, is_small)
+    in_place = is_readable and not is_small and sums_in_place(form, dtype, rows)
+    return WeightPlan(weight_box(form), rows, vectors, inputs, share, unroll, is_small, in_place)
+
+
+def sums_in_place(form: ConvGeometry, dtype: DType, rows: int) -> bool:
+    """Where what a tile walks over stays near: channels of a row, or places one after the other."""
+    if not is_pointwise(form):
+        return False
+    if form.last:
+        return lie_apart(form.groups * form.inputs * form.axes[-1].stride * dtype.nbytes, LANES)
+    return lie_apart(prod(axis.x for axis in form.axes) * dtype.nbytes, rows)
 
 
 def weight_shares(form: ConvGeometry, panels: int, threads: int, is_small: bool) -> tuple[int, int]:

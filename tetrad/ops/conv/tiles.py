@@ -135,12 +135,11 @@ class ConvTiles:
         self.source.stage(self.batch, channel, starts, margins)
 
     def find_in_place(self) -> None:
-        sizes = [axis.x for axis in self.axes]
-        form = self.form
-        self.source = InPlace(self.frame, self.x, sizes, form.groups, form.inputs)
+        sizes = tuple(axis.x for axis in self.axes)
+        self.source = InPlace(self.frame, self.x, self.form, sizes)
         self.first = [0, 0, 0]
         starts = [start * axis.stride for axis, start in zip(self.axes, self.starts, strict=True)]
-        self.begin = self.source.open(self.batch, starts, self.channels * form.inputs)
+        self.begin = self.source.open(self.batch, self.channels * self.form.inputs, starts)
 
     def plan_fetching(self, panels: int) -> None:
         """How many lines of the next box each tile asks for: of its rows, or, where places were
