@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
+from tests.formats.folder_mutants import campaign
 from tests.models.folders import golden, golden_folder, names, tensors_of, weight, write_folder
 from tetrad import quant
 from tetrad.cli import options
@@ -257,6 +258,12 @@ def test_a_wrong_field_is_named(
         td.load(folder)
     assert caught.value.file == str(folder / "config.json")
     assert caught.value.part.startswith(f"field {part}")
+
+
+def test_damaged_folders_are_models_or_refused(tmp_path: Path) -> None:
+    """Words of any file changed; `make test-slow` tries many more."""
+    outcomes = campaign(first=0, count=300, folder=tmp_path, every=100)
+    assert sum(outcomes.values()) == 300 and outcomes["a model"] and outcomes["FileFormatError"]
 
 
 def test_an_unknown_kind_of_model_is_said(tmp_path: Path) -> None:

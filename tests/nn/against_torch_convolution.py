@@ -64,6 +64,8 @@ def drawn(rng: np.random.Generator) -> Drawn:
             int(rng.integers(0, max(s, d))) for s, d in zip(stride, dilation, strict=True)
         ]
         settings["padding"] = [min(p, r - 1) for p, r in zip(padding, room, strict=True)]
+        each = zip(sizes, settings["padding"], room, stride, strict=True)
+        sizes = [max(n, (2 * p - r) // s + 2) for n, p, r, s in each]  # results are not empty
     x = rng.standard_normal((pick(rng, 1, 2, 3), groups * inputs, *sizes))
     arrays = [x, rng.standard_normal((*channels, *taps)), rng.standard_normal(groups * outputs)]
     ours, theirs = (BACK if is_back else FORWARD)[axes]
@@ -120,7 +122,9 @@ def main(count: int = 300, first: int = 0) -> int:
                 wrong += 1
                 print(f"seed {seed} {dtype}: {apart:.1e}", case.settings, case.is_last)
         if (seed - first) % 100 == 99:
-            print(seed - first + 1, {key: f"{value:.1e}" for key, value in worst.items()}, flush=True)
+            print(
+                seed - first + 1, {key: f"{value:.1e}" for key, value in worst.items()}, flush=True
+            )
     print(f"{count} cases, {wrong} wrong")
     return int(wrong > 0)
 
