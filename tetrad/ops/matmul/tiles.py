@@ -220,7 +220,7 @@ class Matmul:
     def fetch_columns(self, m: Val, column: Val, start: Val, step: Val) -> None:
         """Of the next piece or block of k, in the order in which they lie in memory, some lines for
         each tile, one every few steps: all at once would be more than a processor can wait for."""
-        if not self.fetches_columns:
+        if not self.fetches_columns or self.size.k == 0:
             return
         line, is_turned = elements_of_line(self.b), self.is_turned(self.b)
         depth = min(self.depth, self.size.k) if isinstance(self.size.k, int) else self.depth

@@ -97,11 +97,15 @@ class PanelMatmul(Matmul):
         return self.k.cast(self.k.load(self.panels, at), self.dtype)
 
     def fetched(self, column: Val, v: int, start: Val, step: Val) -> Val:
-        """Where a vector of a panel lies; memory is asked for a later one."""
-        depth = self.sizes.val(self.size.k)
+        """Where a vector of a panel lies; memory is asked for a later one: of the same panel, or
+        behind its end of the one that this vector of the next tile reads."""
+        k, depth = self.k, self.sizes.val(self.size.k)
         at = (self.n0 + column + v * LANES) * depth + (start + step) * LANES
-        self.k.prefetch(self.panels, at + AHEAD * LANES)
-        return at + self.k.lane()
+        others = (self.tile.vectors - 1) * depth
+        k.prefetch(
+            self.panels, at + (k.select(step < depth - start - AHEAD, 0, others) + AHEAD) * LANES
+        )
+        return at + k.lane()
 
 
 class WordMatmul(PanelMatmul):
