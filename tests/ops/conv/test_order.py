@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tetrad.backends.cpu.isa import current_target
+from tetrad.backends.cpu.isa.x86_64 import V4
 from tetrad.compiler.driver import compile_graph
 from tetrad.core.dtypes import f32
 from tetrad.core.machine import LANES
@@ -108,7 +108,7 @@ def test_results_do_not_depend_on_the_box(layout: str) -> None:
 
 
 def test_boxes_stay_near_and_rows_that_are_too_long_are_cut() -> None:
-    machine = current_target().machine
+    machine = V4.machine
     x = np.zeros((1, 64, 56, 56), np.float32)
     settings = settings_of((56, 56), False) | {"stride": (1, 1)}
     form = form_of(x, 64, (3, 3), **settings)
@@ -192,7 +192,7 @@ def test_what_follows_a_convolution_is_done_in_its_tiles(taps: int, width: int) 
 
 
 def test_what_is_read_where_it_lies() -> None:
-    machine = current_target().machine
+    machine = V4.machine
 
     def plan(channels: int, last: bool, taps: int = 1, stride: int = 1) -> Any:
         settings = settings_of((56, 56), last) | {"stride": (stride,) * 2, "low": (0, 0)}

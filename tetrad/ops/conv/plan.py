@@ -132,7 +132,7 @@ def boxes_of(form: ConvGeometry, dtype: DType) -> list[Ints]:
     while wide > LANES * width.period and staged_bytes(form, dtype, (deep, 1, wide)) > STAGED_BYTES:
         wide = whole_periods(-(-wide // 2), width)
     highs = {whole_periods(-(-height.y // parts), height) for parts in range(1, height.y + 1)}
-    boxes = [(deep, high, wide) for high in sorted(highs)]
+    boxes: list[Ints] = [(deep, high, wide) for high in sorted(highs)]
     fits = [box for box in boxes if staged_bytes(form, dtype, box) <= STAGED_BYTES]
     return fits or [(deep, height.period, wide)]
 
@@ -141,9 +141,8 @@ def runs_of(form: ConvGeometry, dtype: DType, rows: int, threads: int) -> list[I
     """The same for places that were joined: whole tiles of them."""
     fewest = max(1, -(-form.places * form.inputs * dtype.nbytes // STAGED_BYTES))
     parts = range(fewest, fewest + PARTS * threads)
-    runs = sorted({-(-form.places // (part * rows)) * rows for part in parts})
-    boxes: list[Ints] = [(1, 1, run) for run in runs]
-    return boxes
+    runs = {-(-form.places // (part * rows)) * rows for part in parts}
+    return [(1, 1, run) for run in sorted(runs)]
 
 
 def whole_periods(places: int, axis: ConvAxis) -> int:
