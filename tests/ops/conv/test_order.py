@@ -224,3 +224,21 @@ def test_a_known_weight_is_packed_when_the_program_is_compiled() -> None:
     assert len(compile_graph(graph).schedule.steps) == 1
     graph = td.trace(lambda x, w: td.nn.conv2d(x, w))(td.Spec((1, 3, 8, 8)), td.Spec((4, 3, 3, 3)))
     assert len(compile_graph(graph).schedule.steps) == 2
+
+
+@pytest.mark.parametrize("donated", [(), (0,)])
+def test_what_is_read_where_it_lies_is_not_written_over(donated: tuple[int, ...]) -> None:
+    """Each result could take the memory of the array that is added to it, which other places
+    read."""
+    x, w = numbers(2, 13, 15, 32), numbers(1, 1, 32, 32) / 8
+
+    def blocks(x: Any, w: Any) -> Any:
+        for _ in range(3):
+            x = td.nn.conv2d(x, w, layout="NHWC", weight_layout="HWIO") + x
+        return x
+
+    want = x.astype(np.float64)
+    for _ in range(3):
+        want = want @ w[0, 0].astype(np.float64) + want
+    got = td.jit(blocks, donate_argnums=donated)(td.asarray(x.copy()), w)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
