@@ -1,8 +1,9 @@
 """Serve, bridge: from the threads of schedulers to the event loop. Pieces of answers in; lists of
 them out, for whoever awaits them.
 
-A step of a scheduler speaks to many requests; the loop is woken once for all of them. Nothing here
-blocks a scheduler: an answer whose client does not read is given up when too much of it waits.
+A step of a scheduler speaks to many requests; the loop is woken once, when the step is over, and so
+has the next one, which needs no interpreter, for its own work. Nothing here blocks a scheduler: an
+answer whose client does not read is given up when too much of it waits.
 """
 
 from __future__ import annotations
@@ -28,9 +29,12 @@ class Mailbox:
         self.is_called = False
 
     def post(self, channel: Channel, choice: int, item: Item) -> None:
-        """From any thread."""
+        """From any thread. It is heard after the next `wake`."""
         self.letters.append((channel, choice, item))
-        if not self.is_called:
+
+    def wake(self) -> None:
+        """From any thread: whatever was posted is to be heard."""
+        if self.letters and not self.is_called:
             self.is_called = True
             try:
                 self.loop.call_soon_threadsafe(self.deliver)

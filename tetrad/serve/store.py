@@ -148,7 +148,7 @@ class ModelStore:
     async def _load(self, place: ModelPlace) -> LoadedModel:
         before = time.perf_counter()
         try:
-            loaded = await self.in_thread(load_place, place, self.limits)
+            loaded = await self.in_thread(load_place, place, self.limits, self.mailbox.wake)
         except (TetradError, OSError, MemoryError) as error:
             self.log.write("load failed", model=place.name, error=str(error))
             raise unavailable("the model cannot be loaded; the server's log says why") from None
@@ -221,12 +221,12 @@ class ModelStore:
         self.threads.shutdown(wait=False, cancel_futures=True)
 
 
-def load_place(place: ModelPlace, limits: Limits) -> LoadedModel:
+def load_place(place: ModelPlace, limits: Limits, told: Callable[[], None]) -> LoadedModel:
     """In a thread: the model of a place, with a scheduler where it predicts tokens."""
     load = lazy.module("tetrad.models.model").load
     model = load(place.path, **place.settings)
     if model.parts.programs.is_encoder:
         return LoadedModel(place, model, None)
     scheduling = lazy.module("tetrad.models.decoding.scheduler")
-    scheduler = scheduling.Scheduler(model, queue=limits.waiting, memory=limits.memory)
+    scheduler = scheduling.Scheduler(model, queue=limits.waiting, memory=limits.memory, told=told)
     return LoadedModel(place, model, scheduler)

@@ -232,6 +232,36 @@ def test_the_queue_is_bounded(path: Path) -> None:
     scheduler.close()
 
 
+def test_who_passes_pieces_on_is_told_when_a_step_has_no_more(model: Model) -> None:
+    """After the last piece of each step, and after a request that ends without one."""
+    news = list[str]()
+    scheduler = Scheduler(model, told=lambda: news.append("told"))
+
+    def listener(end: threading.Event) -> Any:
+        def hear(piece: Piece | Exception) -> None:
+            is_last = isinstance(piece, Exception) or piece.completion is not None
+            news.append("last" if is_last else "piece")
+            if is_last:
+                end.set()
+
+        return hear
+
+    ends = [threading.Event() for _ in range(5)]
+    with scheduler.changed:  # all come at once
+        for i, end in enumerate(ends[:4]):
+            request = model.request([1, 2, 3 + i], max_tokens=6, ignore_eos=True)
+            scheduler.submit(request, listener(end))
+    for end in ends[:4]:
+        assert end.wait(60)
+    while news.count("told") < scheduler.stats().steps:
+        time.sleep(0.001)
+    with scheduler.changed:  # nobody steps meanwhile: whoever gives up ends it
+        scheduler.submit(model.request([1], max_tokens=6), listener(ends[4])).cancel()
+    scheduler.close()
+    said = "".join({"piece": "p", "last": "l", "told": " "}[one] for one in news)
+    assert said == "pppp " * 5 + "plplplpl l "
+
+
 def test_deadlines(model: Model, scheduler: Scheduler) -> None:
     late, never = Heard(), Heard()
     endless: Any = {"max_tokens": -1, "shift": True, "ignore_eos": True}

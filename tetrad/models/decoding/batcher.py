@@ -114,6 +114,7 @@ class Batcher:
         self.ending: list[Job] = []  # those to look at: cancelled
         self.stepper = 0  # the thread that steps: only it touches those that run
         self.soonest = math.inf  # the next deadline
+        self.told: Callable[[], None] = nobody  # called after listeners were, once a step
         self.orders = 0
         self.served: dict[str, int] = {}  # by tenant, when a request of it last got a slot
         self.drafter = None if draft is None else Drafter(draft)
@@ -163,9 +164,12 @@ class Batcher:
                 return
             job.is_cancelled = True
             self.ending.append(job)
-            if not self.stepper:
+            is_swept = not self.stepper
+            if is_swept:
                 self._sweep()
             self.changed.notify_all()
+        if is_swept:
+            self.told()
 
     def _sweep(self) -> None:
         """Ends those that were cancelled or whose time is over."""
@@ -234,6 +238,7 @@ class Batcher:
             self.stepper = 0
             self._sweep()
             self.changed.notify_all()
+        self.told()
 
     def _wait(self, job: Job) -> None:
         """Nothing could be done: others have the slots."""
@@ -556,6 +561,10 @@ class Batcher:
 
 def ignored(news: Piece | Exception) -> None:
     """Nobody listens."""
+
+
+def nobody() -> None:
+    """Nobody wants to know that listeners were told."""
 
 
 class Picks:

@@ -13,12 +13,13 @@ import os
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tetrad.core.errors import BusyError, ClosedError
 from tetrad.core.floats import own_floats
 from tetrad.core.record import record
-from tetrad.models.decoding.batcher import IDLE, Batcher, Job, Listener
+from tetrad.models.decoding.batcher import IDLE, Batcher, Job, Listener, nobody
 from tetrad.models.decoding.generation import Generation, Request
 
 if TYPE_CHECKING:
@@ -65,16 +66,24 @@ class Scheduler:
     queue      requests that may wait for a slot; one more is a `BusyError`
     memory     bytes of keys and values, 0 for as many as the slots hold; what idle slots keep for
                later requests is given up first
+    told       called when the listeners of a step have been, and must not block either: who passes
+               pieces on to another thread wakes it here, once for all of them
     """
 
     def __init__(
-        self, model: Model, *, patience: float = 0.05, queue: int = 256, memory: int = 0
+        self,
+        model: Model,
+        *,
+        patience: float = 0.05,
+        queue: int = 256,
+        memory: int = 0,
+        told: Callable[[], None] = nobody,
     ) -> None:
         model.parts.programs.check_predicts("Scheduler")
         draft = None if model.draft is None else model.draft.engine
         self.model = model
         self.batcher = Batcher(model.engine, patience=patience, memory=memory, draft=draft)
-        self.queue = queue
+        self.queue, self.batcher.told = queue, told
         self.changed, self.is_closed, self.is_draining = self.batcher.changed, False, False
         self.thread: threading.Thread | None = None
         self.pid = os.getpid()

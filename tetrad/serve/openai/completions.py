@@ -1,7 +1,8 @@
 """Serve, OpenAI, completions: POST /v1/completions. Prompts, as text or tokens, in; their
 continuations, whole or as a stream, out.
 
-Choices are numbered as OpenAI does: the `n` of the first prompt, then those of the second.
+Choices are numbered as OpenAI does: the `n` of the first prompt, then those of the second. A part
+of a stream that is only text is put together from bytes that are made once a choice.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from tetrad.compat.answers import legacy_logprobs
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from tetrad.models.model import Model
 
 DEFAULT_TOKENS = 16  # as OpenAI has it
+encode = msgspec.json.encode
 
 
 async def complete(call: ApiCall) -> Response | None:
@@ -208,12 +211,13 @@ async def whole(
 async def stream(
     call: ApiCall, body: CompletionBody, answer: Answers, choices: list[Continuation], head: Json
 ) -> None:
+    parts = [Parts(choice, head) for choice in choices]
     with EventStream(call.reply, call.headers, call.app.limits.quiet_seconds) as events:
         if body.echo:
             await events.send(b"".join(event_of(head | {"choices": [c.first()]}) for c in choices))
         try:
             async for batch in answer.batches():
-                await events.send(b"".join(chunk(head, choices[e.choice], e) for e in batch))
+                await events.send(b"".join([parts[event.choice].part(event) for event in batch]))
         except Exception as error:
             await events.send(event_of(call.app.told(call, error).body()))
             return
@@ -221,9 +225,21 @@ async def stream(
     call.notes["completion_tokens"] = sum(len(one.tokens) for one in completions_of(choices))
 
 
-def chunk(head: Json, choice: Continuation, event: Event) -> bytes:
-    more = {"timings": timings(event.completion)} if isinstance(event, AnswerEnd) else {}
-    return event_of(head | {"choices": [choice.part(event)]} | more)
+class Parts:
+    """The parts of a streamed choice as bytes."""
+
+    def __init__(self, choice: Continuation, head: Json) -> None:
+        self.choice, self.head = choice, head
+        around = event_of(head | {"choices": [choice.choice("\0", None, None)]})
+        self.before, self.after = around.split(encode("\0"))
+
+    def part(self, event: Event) -> bytes:
+        if isinstance(event, AnswerEnd):
+            more = {"timings": timings(event.completion)}
+            return event_of(self.head | {"choices": [self.choice.part(event)]} | more)
+        if self.choice.body.logprobs is None:
+            return b"".join((self.before, encode(text_of(event)), self.after))
+        return event_of(self.head | {"choices": [self.choice.part(event)]})
 
 
 def last_parts(head: Json, body: CompletionBody, done: list[Completion]) -> Iterator[bytes]:
