@@ -34,20 +34,22 @@ TABLE = tables.same("""
     "jacobian": "jacrev",
     **{f"tree_{n}": f"tree.{n}" for n in ["map", "leaves", "flatten", "unflatten", "structure"]},
 }
-HOMES = {  # file of this folder -> names of it
-    "devices": """
-        AxisType NamedSharding default_backend device_count device_put device_put_replicated
+HOMES = {  # module of this folder -> names of it
+    "_shell.devices": """
+        AxisType NamedSharding P default_backend device_count device_put device_put_replicated
         device_put_sharded devices host_count host_id local_device_count local_devices
         make_array_from_callback make_array_from_process_local_data
         make_array_from_single_device_arrays make_mesh pmap process_count process_index
         process_indices reshard set_mesh shard_map
     """,
-    "configuration": "debug_infs debug_nans default_prng_impl disable_x64 enable_x64",
-    "transforms": """
+    "_shell.configuration": "debug_infs debug_nans default_prng_impl disable_x64 enable_x64",
+    "_shell.transforms": """
         Device checking_leaks clear_caches closure_convert custom_gradient effects_barrier
         ensure_compile_time_eval fwd_and_bwd jit live_arrays make_jaxpr named_call typeof
     """,
-    "installation": "install uninstall",
+    "_shell.installation": "install uninstall",
+    "ad_checkpoint": "checkpoint_policies",
+    "dtypes": "float0",
 }
 HOME = {name: home for home, names in HOMES.items() for name in names.split()}
 SETTINGS = """
@@ -62,13 +64,7 @@ def __getattr__(name: str) -> Any:
     if name in FOLDERS:
         return lazy.module(f"tetrad.jax.{name}")
     if name in HOME:
-        value = getattr(lazy.module(f"tetrad.jax._shell.{HOME[name]}"), name)
-    elif name == "checkpoint_policies":
-        value = lazy.module("tetrad.jax.ad_checkpoint").checkpoint_policies
-    elif name == "P":
-        value = lazy.module("tetrad.jax._shell.devices").PartitionSpec
-    elif name == "float0":
-        value = lazy.module("tetrad.jax.dtypes").float0
+        value = getattr(lazy.module(f"tetrad.jax.{HOME[name]}"), name)
     elif name in SETTINGS:
         value = lazy.module("tetrad.jax._shell.configuration").without_effect(f"jax_{name}")
     else:
@@ -78,6 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return tables.listed(
-        globals(), TABLE, HOME, SETTINGS, FOLDERS, ("P", "checkpoint_policies", "float0")
-    )
+    return tables.listed(globals(), TABLE, HOME, SETTINGS, FOLDERS)

@@ -101,6 +101,9 @@ class PartitionSpec(tuple[Any, ...]):
         return f"PartitionSpec({', '.join(map(repr, self))})"
 
 
+P = PartitionSpec
+
+
 class Mesh:
     """Devices in a grid with named axes; here a grid of one."""
 

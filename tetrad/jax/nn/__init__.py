@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tetrad.core import lazy
 from tetrad.jax._shell import tables
 from tetrad.jax._shell.tables import td
 from tetrad.tracing.operands import as_array
@@ -58,11 +57,4 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = float, axis: int = -1, **_
     return td.nn.one_hot(classes, num_classes, dtype=dtype, axis=axis)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "initializers":
-        return lazy.module("tetrad.jax.nn.initializers")
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE, ("initializers",))
+__getattr__, __dir__ = tables.offers(globals(), TABLE, ["initializers"])

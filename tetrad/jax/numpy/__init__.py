@@ -1,5 +1,5 @@
-"""JAX's names: `jax.numpy`. Functions of `td` under NumPy's names, and the few whose conventions
-differ from ours; `tetrad.jax.numpy.linalg` and `.fft` lie beside."""
+"""JAX's names: `jax.numpy`. Functions of `td` under NumPy's names; `tetrad.jax.numpy.linalg` and
+`.fft` lie beside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 from tetrad.core import lazy
 from tetrad.jax._shell import scalars, tables
 from tetrad.jax._shell.keys import SHAPING, taking_keys
-from tetrad.jax.numpy.differing import DIFFERING
 from tetrad.tracing.array import Array
 
 FOLDERS = ("fft", "linalg")
@@ -27,7 +26,7 @@ TABLE = tables.same("""
     diagflat diagonal diff digitize divide divmod dot dsplit dstack e ediff1d einsum einsum_path
     empty empty_like equal euler_gamma exp exp2 expand_dims expm1 extract eye fabs fill_diagonal
     finfo flatnonzero flip fliplr flipud float_power floor floor_divide fmax fmin fmod frexp
-    from_dlpack frombuffer fromfile fromfunction fromiter frompyfunc fromstring full full_like gcd
+    from_dlpack frombuffer fromfile fromfunction fromiter fromstring full full_like gcd
     geomspace gradient greater greater_equal hamming hanning heaviside histogram histogram2d
     histogram_bin_edges histogramdd hsplit hstack hypot i0 identity iinfo imag indices inf inner
     insert interp intersect1d invert isclose iscomplex iscomplexobj isdtype isfinite isin isinf
@@ -59,10 +58,8 @@ dtype = np.dtype
 def __getattr__(name: str) -> Any:
     if name in FOLDERS:
         return lazy.module(f"tetrad.jax.numpy.{name}")
-    if name in DIFFERING:
-        value: Any = DIFFERING[name]
-    elif name in NUMPY_TYPES:
-        value = getattr(np, name)
+    if name in NUMPY_TYPES:
+        value: Any = getattr(np, name)
     elif name in scalars.SCALARS:
         value = scalars.scalar_type(name)
     else:
@@ -73,4 +70,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE, DIFFERING, NUMPY_TYPES, scalars.SCALARS, FOLDERS)
+    return tables.listed(globals(), TABLE, NUMPY_TYPES, scalars.SCALARS, FOLDERS)
