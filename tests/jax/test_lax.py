@@ -63,3 +63,13 @@ def test_stages_are_types() -> None:
     assert isinstance(function, jax.stages.Wrapped)
     assert isinstance(lowered, jax.stages.Lowered)
     assert isinstance(lowered.compile(), jax.stages.Compiled)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_one_triangle_is_read(lower: bool) -> None:
+    whole = np.asarray([[4, 2], [2, 5]], np.float32)
+    half = jnp.asarray(np.tril(whole) if lower else np.triu(whole))
+    vectors, values = lax.linalg.eigh(half, lower=lower, symmetrize_input=False)
+    np.testing.assert_allclose(vectors * values @ vectors.T, whole, rtol=1e-5)
+    factor = jax.scipy.linalg.cholesky(half, lower=lower)
+    np.testing.assert_allclose(factor @ factor.T if lower else factor.T @ factor, whole, rtol=1e-5)

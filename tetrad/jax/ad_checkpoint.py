@@ -1,51 +1,54 @@
 """JAX's names: `jax.ad_checkpoint`: what a derivative keeps, and what it computes again.
 
-Policies by name are taken and kept simple: values with names are computed again like others (or
-kept like others, where the policy keeps all but some). Results are the same, memory differs.
+Policies are those of `td`. There is one memory, so what JAX would move to another one is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tetrad.jax._shell import tables
 from tetrad.jax._shell.tables import td
 
-TABLE = tables.same("checkpoint remat")
-NOTHING, EVERYTHING = "nothing_saveable", "everything_saveable"
+TABLE = tables.same("checkpoint checkpoint_name remat")
+EVERYTHING = "everything_saveable"
 DOTS = "dots_with_no_batch_dims_saveable"
+ONLY = "save_only_these_names:"
+ORDER = ("nothing_saveable", ONLY, "save_any_names_but_these:", DOTS, "dots_saveable", EVERYTHING)
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
-    """The value; its name is for policies."""
-    return x
-
-
-def named(policy: str) -> Callable[..., str]:
-    """A policy of names: they are not looked at."""
-
-    def chosen(*names: Any, **settings: Any) -> str:
-        return policy
-
-    return chosen
+def keeps_more(policy: str) -> int:
+    """The place of a policy among those that keep less and more."""
+    kind, has_names, _ = policy.partition(":")
+    return ORDER.index(f"{kind}{has_names}")
 
 
 def save_from_both_policies(first: str, second: str) -> str:
-    """The one of two policies that keeps more."""
-    order = (NOTHING, DOTS, "dots_saveable", EVERYTHING)
-    return max(first, second, key=order.index)
+    """The policy that keeps the names of both; of other policies the one that keeps more."""
+    if first.startswith(ONLY) and second.startswith(ONLY):
+        return f"{first},{second.removeprefix(ONLY)}"
+    return max(first, second, key=keeps_more)
 
 
 class CheckpointPolicies:
-    """`jax.checkpoint_policies`."""
+    """`jax.checkpoint_policies`: those of `td`, and what they mean by other names of JAX."""
 
-    save_only_these_names = staticmethod(named(NOTHING))
-    save_any_names_but_these = staticmethod(named(NOTHING))
-    save_anything_except_these_names = staticmethod(named(EVERYTHING))
-    save_and_offload_only_these_names = staticmethod(named(NOTHING))
-    offload_dot_with_no_batch_dims = staticmethod(named(DOTS))
     save_from_both_policies = staticmethod(save_from_both_policies)
+
+    def save_anything_except_these_names(self, *names: str) -> str:
+        """Keep all; the names as well, which changes no result."""
+        return EVERYTHING
+
+    def save_and_offload_only_these_names(
+        self, *, names_which_can_be_saved: Sequence[str],
+        names_which_can_be_offloaded: Sequence[str], offload_src: str, offload_dst: str,
+    ) -> Any:  # fmt: skip
+        names = [*names_which_can_be_saved, *names_which_can_be_offloaded]
+        return self.save_only_these_names(*names)
+
+    def offload_dot_with_no_batch_dims(self, offload_src: str, offload_dst: str) -> str:
+        return DOTS
 
     def __getattr__(self, name: str) -> Any:
         return getattr(td.checkpoint_policies, name)
@@ -61,5 +64,4 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
         print(f"{kept.dtype}[{shape}] kept for the derivative of {getattr(f, '__name__', f)}")
 
 
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)
