@@ -15,10 +15,9 @@ from tetrad.arrays.indexing import permuted, reshaped, sliced
 from tetrad.arrays.linear import check_precision, in_dtype, product_in
 from tetrad.core.dtypes import DType
 from tetrad.core.errors import ShapeError
-from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import convert, elementwise, expand, owned, run
+from tetrad.tracing.operands import apply, convert, expand, owned, run
 
 Labels = str  # one letter per axis
 Term = tuple[Array, Labels]
@@ -223,7 +222,7 @@ def _contract(left: Term, right: Term, needed: set[str], kind: DType) -> Term:
 
 
 def _times(a: Array, b: Array) -> Array:
-    return elementwise(REGISTRY["multiply"], (a, b), {})
+    return apply("multiply", a, b)
 
 
 def _grouped(term: Term, groups: tuple[Labels, ...], size: dict[str, Size]) -> Array:

@@ -62,7 +62,7 @@ from tetrad.core import lazy
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, check_shape, elementwise, run
+from tetrad.tracing.operands import apply, as_array, axis_of, check_shape, elementwise, run
 from tetrad.tracing.operands import is_operand as is_operand  # the operators ask for it here
 
 if TYPE_CHECKING:
@@ -193,8 +193,8 @@ def pow(x1: Any, x2: Any, /) -> Array:
     Array([1., 4., 9.], float32)
     """
     if type(x2) is int and x2 == 2:
-        return elementwise(REGISTRY["square"], (x1,), {})
-    return elementwise(REGISTRY["pow"], (x1, x2), {})
+        return apply("square", x1)
+    return apply("pow", x1, x2)
 
 
 def clip(
@@ -211,8 +211,8 @@ def clip(
     min, max = (a_min if min is None else min), (a_max if max is None else max)
     result = as_array(x)
     if min is not None:
-        result = elementwise(REGISTRY["maximum"], (result, min), {})
-    return result if max is None else elementwise(REGISTRY["minimum"], (result, max), {})
+        result = apply("maximum", result, min)
+    return result if max is None else apply("minimum", result, max)
 
 
 def positive(x: Any, /) -> Array:

@@ -19,14 +19,9 @@ from tetrad.arrays.manipulation import broadcast_arrays, concat, moveaxis
 from tetrad.arrays.sorting import argsort, searchsorted
 from tetrad.arrays.statistics import all, diff, sum
 from tetrad.core.errors import ShapeError
-from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, convert, elementwise
-
-
-def _apply(name: str, *args: Any) -> Array:
-    return elementwise(REGISTRY[name], args, {})
+from tetrad.tracing.operands import apply, as_array, axis_of, convert
 
 
 def _float(x: Any) -> Array:
@@ -44,9 +39,9 @@ def isclose(
     Array([ True, False], bool)
     """
     a, b = broadcast_arrays(_float(a), _float(b))
-    near = _apply("abs", a - b) <= atol + rtol * _apply("abs", b)
-    close = _apply("where", _apply("isfinite", a) & _apply("isfinite", b), near, a == b)
-    return close | (_apply("isnan", a) & _apply("isnan", b)) if equal_nan else close
+    near = apply("abs", a - b) <= atol + rtol * apply("abs", b)
+    close = apply("where", apply("isfinite", a) & apply("isfinite", b), near, a == b)
+    return close | (apply("isnan", a) & apply("isnan", b)) if equal_nan else close
 
 
 def allclose(
@@ -126,10 +121,10 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Array:
 
 def _repeating(x: Array, xp: Array, fp: Array, period: Any) -> tuple[Array, Array, Array]:
     """The points of one period in order, with one more on each side."""
-    x, xp = _apply("remainder", x, period), _apply("remainder", xp, period)
+    x, xp = apply("remainder", x, period), apply("remainder", xp, period)
     order = argsort(xp)
     xp, fp = take_axis(xp, order, 0), take_axis(fp, order, 0)
-    line = concat([_apply("subtract", xp[-1:], period), xp, _apply("add", xp[:1], period)])
+    line = concat([apply("subtract", xp[-1:], period), xp, apply("add", xp[:1], period)])
     return x, line, concat([fp[-1:], fp, fp[:1]])
 
 
@@ -151,11 +146,11 @@ def interp(
         )
     if period is not None:
         x, xp, fp = _repeating(x, xp, fp, period)
-    above = _apply("minimum", searchsorted(xp, x, side="right"), xp.shape[0] - 1)
-    below = _apply("maximum", above - 1, 0)
+    above = apply("minimum", searchsorted(xp, x, side="right"), xp.shape[0] - 1)
+    below = apply("maximum", above - 1, 0)
     x0, x1, f0, f1 = (take_axis(a, i, 0) for a in (xp, fp) for i in (below, above))
     is_point = x1 == x0
-    share = _apply("where", is_point, 0, (x - x0) / _apply("where", is_point, 1, x1 - x0))
+    share = apply("where", is_point, 0, (x - x0) / apply("where", is_point, 1, x1 - x0))
     inside = f0 + share * (f1 - f0)
-    inside = _apply("where", x < xp[0], fp[0] if left is None else left, inside)
-    return _apply("where", x > xp[-1], fp[-1] if right is None else right, inside)
+    inside = apply("where", x < xp[0], fp[0] if left is None else left, inside)
+    return apply("where", x > xp[-1], fp[-1] if right is None else right, inside)

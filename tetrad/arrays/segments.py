@@ -15,9 +15,8 @@ from tetrad.arrays.creation import full
 from tetrad.arrays.indexing import as_indices
 from tetrad.core.dtypes import DType, bool_
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
-from tetrad.core.op import REGISTRY
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, elementwise, scalar
+from tetrad.tracing.operands import apply, as_array, scalar
 
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int | None = None) -> Array:
@@ -64,7 +63,7 @@ def folded(
     # an index from the end is none here
     given = as_indices(ids)
     away = scalar(segments, given.dtype)
-    inside = elementwise(REGISTRY["where"], (given >= 0, given, away), {})
+    inside = apply("where", given >= 0, given, away)
     found: Array = getattr(start.at[inside], how)(x, mode=mode)
     return found
 

@@ -34,7 +34,6 @@ from tetrad.core.errors import SettingError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import SizeExpr
 from tetrad.linalg._operands import (
-    apply,
     matrix_operand,
     numbers,
     policy,
@@ -45,7 +44,7 @@ from tetrad.linalg._operands import (
 )
 from tetrad.linalg._pieces import cross, diagonal, outer, trace
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, expand
+from tetrad.tracing.operands import apply, as_array, axes_of, axis_of, convert, expand
 from tetrad.transforms.custom import custom_jvp
 from tetrad.transforms.derivatives import jvp
 

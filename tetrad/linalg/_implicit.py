@@ -13,10 +13,9 @@ from typing import Any
 from tetrad.core.tree import flatten, tree_map, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.custom import make_linear
-from tetrad.linalg._operands import apply
 from tetrad.tracing.array import Array, TracedArray, node_of
 from tetrad.tracing.context import current_trace
-from tetrad.tracing.operands import as_array, traced
+from tetrad.tracing.operands import apply, as_array, traced
 from tetrad.tracing.run_graph import run_graph
 from tetrad.transforms.custom import custom_jvp, stop_gradient, trace_leaves
 from tetrad.transforms.derivatives import jvp

@@ -16,10 +16,9 @@ from tetrad.arrays.creation import positions
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, as_dtype, f32
 from tetrad.core.errors import DtypeError, ShapeError
-from tetrad.core.op import REGISTRY
 from tetrad.ops.movement import stop_gradient
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, elementwise
+from tetrad.tracing.operands import apply, as_array, axis_of
 
 Axis = int | Sequence[int]
 # functions that are loaded when first used, by the file that has them
@@ -247,7 +246,7 @@ def sigmoid(x: Any) -> Array:
 
 def silu(x: Any) -> Array:
     """x * sigmoid(x), also called swish."""
-    return elementwise(REGISTRY["silu"], (x,), {})
+    return apply("silu", x)
 
 
 def softplus(x: Any) -> Array:
@@ -257,7 +256,7 @@ def softplus(x: Any) -> Array:
     >>> softplus(td.asarray([-1000.0, 1000.0]))
     Array([   0., 1000.], float32)
     """
-    return elementwise(REGISTRY["softplus"], (x,), {})
+    return apply("softplus", x)
 
 
 def gelu(x: Any, *, approximate: bool = True) -> Array:
@@ -267,7 +266,7 @@ def gelu(x: Any, *, approximate: bool = True) -> Array:
     >>> gelu(td.asarray([0.0, 100.0]), approximate=False)
     Array([  0., 100.], float32)
     """
-    return elementwise(REGISTRY["gelu_tanh" if approximate else "gelu"], (x,), {})
+    return apply("gelu_tanh" if approximate else "gelu", x)
 
 
 def _gated(x: Any, gate: Callable[[Array], Array], far: float) -> Array:

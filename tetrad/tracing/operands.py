@@ -254,8 +254,8 @@ def convert_nibbles(x: Array, dtype: DType) -> Array:
         return convert(run("unpack_nibbles", x), dtype)
     if x.type.dtype.is_float:
         low, high = NIBBLE_RANGE[dtype]
-        x = elementwise(REGISTRY["maximum"], (x, float(low)), {})
-        x = elementwise(REGISTRY["minimum"], (x, float(high)), {})
+        x = apply("maximum", x, float(low))
+        x = apply("minimum", x, float(high))
     return run("pack_nibbles", convert(x, BYTES[dtype]))
 
 
@@ -317,6 +317,11 @@ def elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Array:
         return run(op.truth, *arrays) if op.truth else arrays[0]
     result: Array = op(*arrays, **params)
     return result
+
+
+def apply(name: str, *args: Any) -> Array:
+    """The elementwise op of this name on loose operands, without settings."""
+    return elementwise(REGISTRY[name], args, {})
 
 
 def traced(x: Array) -> Array:

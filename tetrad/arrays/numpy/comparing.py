@@ -11,13 +11,12 @@ import numpy as np
 
 from tetrad.arrays.creation import asarray
 from tetrad.arrays.manipulation import broadcast_shapes
-from tetrad.arrays.numpy.common import apply
 from tetrad.arrays.sorting import isin
 from tetrad.arrays.statistics import all as every
 from tetrad.core.dtypes import bool_
 from tetrad.core.errors import TetradError
 from tetrad.tracing.array import Array
-from tetrad.tracing.operands import convert, dtype_of
+from tetrad.tracing.operands import apply, convert, dtype_of
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:

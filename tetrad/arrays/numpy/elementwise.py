@@ -12,13 +12,13 @@ import numpy as np
 
 from tetrad.arrays.creation import asarray
 from tetrad.arrays.manipulation import broadcast_arrays
-from tetrad.arrays.numpy.common import apply, floats, no_out, where
+from tetrad.arrays.numpy.common import floats, no_out, where
 from tetrad.arrays.statistics import any
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64, u8, u64
 from tetrad.core.errors import DtypeError
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.loops import while_loop
-from tetrad.tracing.operands import as_array, common, convert, expand, run
+from tetrad.tracing.operands import apply, as_array, common, convert, expand, run
 
 
 def round(a: Any, decimals: int = 0, out: None = None) -> Array:

@@ -13,14 +13,14 @@ import numpy as np
 
 from tetrad.arrays.creation import arange, asarray, linspace, meshgrid, tril
 from tetrad.arrays.manipulation import broadcast_arrays, concat, moveaxis, reshape, stack
-from tetrad.arrays.numpy.common import apply, floats, where
+from tetrad.arrays.numpy.common import floats, where
 from tetrad.arrays.numpy_extras import diag
 from tetrad.arrays.statistics import all as every
 from tetrad.core.dtypes import default_float, default_int
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TraceError
 from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, check_shape, convert, dtype_of, expand
+from tetrad.tracing.operands import apply, as_array, check_shape, convert, dtype_of, expand
 
 
 def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> Array:

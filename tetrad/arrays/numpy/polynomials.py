@@ -13,7 +13,7 @@ import numpy as np
 from tetrad.arrays.creation import arange, asarray, zeros
 from tetrad.arrays.linear import matmul
 from tetrad.arrays.manipulation import concat, expand_dims, pad, reshape
-from tetrad.arrays.numpy.common import apply, floating_one, floats
+from tetrad.arrays.numpy.common import floating_one, floats
 from tetrad.arrays.numpy.grids import vander
 from tetrad.arrays.numpy.signals import convolve
 from tetrad.arrays.numpy_extras import diag
@@ -21,7 +21,7 @@ from tetrad.arrays.statistics import sum as total
 from tetrad.core import lazy
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, common, convert
+from tetrad.tracing.operands import apply, as_array, common, convert
 
 
 def _coefficients(name: str, *polynomials: Any) -> list[Array]:
