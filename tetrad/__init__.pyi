@@ -27,7 +27,7 @@ def add(x: Any, y: Any) -> Array: ...
 from tetrad.arrays.statistics import all as all
 from tetrad.transforms.vmap import all_gather as all_gather
 from tetrad.transforms.collectives import all_to_all as all_to_all
-from tetrad.arrays.numpy_extras import allclose as allclose
+from tetrad.arrays.numpy.comparing import allclose as allclose
 from tetrad.arrays.statistics import max as _amax
 amax = _amax
 from tetrad.arrays.statistics import min as _amin
@@ -145,7 +145,7 @@ from tetrad.arrays.numpy.devices import device_count as device_count
 from tetrad.arrays.numpy.devices import device_get as device_get
 from tetrad.arrays.numpy.devices import device_put as device_put
 from tetrad.arrays.numpy.devices import devices as devices
-from tetrad.arrays.numpy_extras import diag as diag
+from tetrad.arrays.numpy.grids import diag as diag
 from tetrad.arrays.numpy.grids import diag_indices as diag_indices
 from tetrad.arrays.numpy.grids import diag_indices_from as diag_indices_from
 from tetrad.arrays.numpy.grids import diagflat as diagflat
@@ -253,11 +253,11 @@ int32: DType
 int64: DType
 int8: DType
 integer: type[Any]
-from tetrad.arrays.numpy_extras import interp as interp
+from tetrad.arrays.numpy.lines import interp as interp
 from tetrad.arrays.sets import intersect1d as intersect1d
 def invert(x: Any) -> Array: ...
 from tetrad.tracing.callbacks import io_callback as io_callback
-from tetrad.arrays.numpy_extras import isclose as isclose
+from tetrad.arrays.numpy.comparing import isclose as isclose
 from tetrad.arrays.numpy.elementwise import iscomplex as iscomplex
 from tetrad.arrays.numpy.comparing import iscomplexobj as iscomplexobj
 from tetrad.arrays.type_info import isdtype as isdtype
@@ -451,7 +451,7 @@ from tetrad.arrays.sorting import sort as sort
 from tetrad.arrays.numpy.ordering import sort_complex as sort_complex
 from tetrad.arrays.numpy.elementwise import spacing as spacing
 from tetrad import special as special
-from tetrad.arrays.numpy_extras import split as split
+from tetrad.arrays.numpy.joining import split as split
 def sqrt(x: Any) -> Array: ...
 def square(x: Any) -> Array: ...
 from tetrad.arrays.manipulation import squeeze as squeeze
@@ -473,8 +473,8 @@ from tetrad.arrays.sorting import top_k as top_k
 from tetrad.arrays.sorting import topk as topk
 from tetrad.tracing.trace import trace as trace
 from tetrad.arrays.manipulation import transpose as transpose
-from tetrad.arrays.numpy_extras import trapezoid as trapezoid
-from tetrad.arrays.numpy_extras import trapezoid as _trapz
+from tetrad.arrays.numpy.lines import trapezoid as trapezoid
+from tetrad.arrays.numpy.lines import trapezoid as _trapz
 trapz = _trapz
 from tetrad.core import tree as tree
 from tetrad.core.tree import flatten as _tree_flatten

@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from tetrad.arrays.numpy.grids import *  # noqa: F403
     from tetrad.arrays.numpy.histograms import *  # noqa: F403
     from tetrad.arrays.numpy.joining import *  # noqa: F403
+    from tetrad.arrays.numpy.lines import *  # noqa: F403
     from tetrad.arrays.numpy.nan import *  # noqa: F403
     from tetrad.arrays.numpy.ordering import *  # noqa: F403
     from tetrad.arrays.numpy.polynomials import *  # noqa: F403
@@ -89,7 +90,6 @@ if TYPE_CHECKING:
     from tetrad.arrays.numpy.signals import *  # noqa: F403
     from tetrad.arrays.numpy.text import *  # noqa: F403
     from tetrad.arrays.numpy.windows import *  # noqa: F403
-    from tetrad.arrays.numpy_extras import *  # noqa: F403
     from tetrad.arrays.sets import *  # noqa: F403
     from tetrad.arrays.sized import *  # noqa: F403
     from tetrad.arrays.sorting import *  # noqa: F403
@@ -102,9 +102,6 @@ HOMES = {  # file of this folder -> names of it, loaded when first used
         "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim",
     ),
     "einsum": ("einsum",),
-    "numpy_extras": (
-        "allclose", "diag", "interp", "isclose", "split", "trapezoid",
-    ),
     "sets": (
         "intersect1d", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts",
         "unique_inverse", "unique_values",

@@ -44,7 +44,7 @@ from tetrad.core.errors import (
 from tetrad.core.floats import are_plain, guarded
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import is_lasting
-from tetrad.core.promotion import Kind, operand_dtypes, result_dtype
+from tetrad.core.promotion import Kind, as_float, operand_dtypes, result_dtype
 from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
 from tetrad.core.source import called_name
 from tetrad.core.types import ArrayType
@@ -257,6 +257,12 @@ def convert_nibbles(x: Array, dtype: DType) -> Array:
         x = apply("maximum", x, float(low))
         x = apply("minimum", x, float(high))
     return run("pack_nibbles", convert(x, BYTES[dtype]))
+
+
+def as_floats(x: Any) -> Array:
+    """An operand as floats (or complex numbers)."""
+    given = as_array(x)
+    return convert(given, as_float(given.dtype))
 
 
 def dtype_of(like: Any) -> DType:

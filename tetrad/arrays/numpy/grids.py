@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.arrays.creation import arange, asarray, linspace, meshgrid, tril
+from tetrad.arrays.creation import arange, asarray, linspace, meshgrid, tril, zeros
 from tetrad.arrays.manipulation import broadcast_arrays, concat, moveaxis, reshape, stack
 from tetrad.arrays.numpy.common import floats, where
-from tetrad.arrays.numpy_extras import diag
+from tetrad.arrays.numpy.products import diagonal
 from tetrad.arrays.statistics import all as every
 from tetrad.core.dtypes import default_float, default_int
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TraceError
@@ -95,6 +95,29 @@ def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Arr
     """The indices that a function such as `td.tril` leaves of an (n, n) matrix of ones."""
     kept = asarray(mask_func(np.ones((n, n), np.int32), k))
     return _places(np.nonzero(kept.view))
+
+
+def diag(v: Any, k: int = 0) -> Array:
+    """The matrix with a vector on its diagonal (the k-th above the main one), or the diagonal of a
+    matrix.
+
+    >>> import tetrad as td
+    >>> td.diag(td.asarray([1, 2]))
+    Array([[1, 0],
+           [0, 2]], int32)
+    """
+    v = as_array(v)
+    if v.ndim not in (1, 2) or not isinstance(v.size, int):
+        fail(
+            ShapeError,
+            f"diag: expected a vector or a matrix, got {v.type}",
+            "td.linalg.diagonal takes batches",
+        )
+    if v.ndim == 2:
+        return diagonal(v, k)
+    places, size = np.arange(v.shape[0]), v.shape[0] + abs(k)
+    empty = zeros((size, size), dtype=v.dtype)
+    return empty.at[places + max(-k, 0), places + max(k, 0)].set(v)  # type: ignore[no-any-return]
 
 
 def diagflat(v: Any, k: int = 0) -> Array:

@@ -14,9 +14,8 @@ from tetrad.arrays.creation import arange, asarray, zeros
 from tetrad.arrays.linear import matmul
 from tetrad.arrays.manipulation import concat, expand_dims, pad, reshape
 from tetrad.arrays.numpy.common import floating_one, floats
-from tetrad.arrays.numpy.grids import vander
+from tetrad.arrays.numpy.grids import diag, vander
 from tetrad.arrays.numpy.signals import convolve
-from tetrad.arrays.numpy_extras import diag
 from tetrad.arrays.statistics import sum as total
 from tetrad.core import lazy
 from tetrad.core.errors import SettingError, ShapeError
