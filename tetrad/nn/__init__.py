@@ -259,7 +259,7 @@ def softplus(x: Any) -> Array:
     return apply("softplus", x)
 
 
-def gelu(x: Any, *, approximate: bool = True) -> Array:
+def gelu(x: Any, approximate: bool = True) -> Array:
     """x times the normal distribution function of x; `approximate` takes the formula with tanh.
 
     >>> import tetrad as td
@@ -380,7 +380,7 @@ def _largest(x: Array, axis: Axis) -> Array:
     return stop_gradient(td.max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
 
 
-def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
+def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Array:
     """exp(x) over its sum along an axis; `where`: of these elements only, the others are 0.
 
     >>> import tetrad as td
@@ -397,7 +397,7 @@ def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
     return td.astype(result, dtype) if dtype.is_float else result
 
 
-def log_softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
+def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Array:
     """The logarithm of softmax, accurate where softmax underflows; `where`: of these elements, the
     others are -inf."""
     wide, dtype = _wide(x)
