@@ -321,7 +321,7 @@ def test_devices() -> None:
         td.devices("gpu")
     assert len(td.device_put((X, X), (cpu, None))) == 2
     for where in ("gpu", [cpu, "gpu"], {"w": "gpu"}):
-        with pytest.raises(UnsupportedError, match="there is no device .*gpu"):
+        with pytest.raises(UnsupportedError, match=r"there is no device .*gpu"):
             td.device_put(X, where)
 
 
