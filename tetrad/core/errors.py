@@ -147,6 +147,12 @@ class VerifyError(TetradError, ValueError):
 class ParseError(TetradError, ValueError):
     """Text that is not a program."""
 
+    @classmethod
+    def in_line(cls, number: int, text: str, expected: str) -> ParseError:
+        """The error of a line in which something else was expected."""
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        return cls(f"line {number}: expected {expected}, got {shown!r}")
+
 
 class FileFormatError(TetradError, ValueError):
     """A file that breaks a rule of its format: `file`, `part` (a key, a tensor) and `offset` (in

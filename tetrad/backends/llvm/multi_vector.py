@@ -167,7 +167,7 @@ class Uses:
                 self.add(self.needs[part])
                 continue
             self.add(used_by(part))
-            for inner in inner_blocks(part):
+            for inner in n.inner_blocks(part):
                 self.block(inner)
 
     def outside(self, stretch: Stretch) -> list[n.Value]:
@@ -207,10 +207,6 @@ def parts(block: n.Block) -> Iterator[Stretch | n.Instr]:
 
 def holds_barrier(instr: n.Instr) -> bool:
     return any(isinstance(i, n.Barrier) for i in n.walk((instr,)))
-
-
-def inner_blocks(instr: n.Instr) -> list[n.Block]:
-    return [getattr(instr, name) for name in ("body", "then", "orelse") if hasattr(instr, name)]
 
 
 def flat(block: n.Block) -> Iterator[n.Instr]:
