@@ -137,8 +137,7 @@ def _check_mask(x: Array, mask: Shape, axis: int) -> None:
     sizes = x.shape[axis : axis + len(mask)]
     if any(isinstance(n, int) and m not in (n, 0) for m, n in zip(mask, sizes, strict=True)):
         message = (
-            f"index: a mask of shape {list(mask)} selects from axes of sizes "
-            f"{list(sizes)}, of "
+            f"index: a mask of shape {list(mask)} selects from axes of sizes {list(sizes)}, of "
             f"{x.type}"
         )
         fail(BoundsError, message, "mask and axes must be of one size")

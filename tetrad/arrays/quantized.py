@@ -64,9 +64,7 @@ def from_blocks(buffer: Any, name: str, shape: Sequence[int]) -> Array:
     packed = format_named(name).packed_shape((rows, columns))
     if raw.size != packed[0] * packed[1]:
         message = (
-            f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} "
-            "bytes, "
-            "got "
+            f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} bytes, got "
             f"{raw.size}"
         )
         fail(ShapeError, message, "is the shape [rows, columns], slowest first?")

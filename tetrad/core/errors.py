@@ -81,8 +81,7 @@ class RoutingError(BoundsError):
     ) -> None:
         self.token, self.expert = token, expert
         message = (
-            f"top_experts: the likelihood of expert {expert} is NaN or negative for token "
-            f"{token} "
+            f"top_experts: the likelihood of expert {expert} is NaN or negative for token {token} "
             "of the batch"
         )
         super().__init__(message, source=source, hint=hint)

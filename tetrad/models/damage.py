@@ -28,8 +28,7 @@ def no_numbers(step: Step, what: str, position: int) -> LogitsError:
         )
     hint = (
         "its weights may be damaged: fetch the file again; or its values are too large for keys "
-        "and values in f16: "
-        "load with kv='bf16' (-ctk bf16 -ctv bf16)"
+        "and values in f16: load with kv='bf16' (-ctk bf16 -ctv bf16)"
     )
     return LogitsError(f"the model gave {what} at position {position}", hint=hint)
 

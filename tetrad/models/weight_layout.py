@@ -130,9 +130,7 @@ def plan(file: ModelFile) -> tuple[list[PlacedTensor], int]:
         if tensor.format not in LANES:
             known = ", ".join([*FLOATS, *LANES])
             message = (
-                f"{file.path}: tensor {tensor.name} has the format {tensor.format}, "
-                "which is "
-                "not "
+                f"{file.path}: tensor {tensor.name} has the format {tensor.format}, which is not "
                 "supported yet"
             )
             raise UnsupportedError(message, hint=f"supported: {known}")

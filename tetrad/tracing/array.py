@@ -128,8 +128,7 @@ class Array(Operators, Conversions):
         if self._view is None:
             if self._storage is None:
                 message = (
-                    f"this {self.type} was donated to a compiled function, its memory is "
-                    "now a "
+                    f"this {self.type} was donated to a compiled function, its memory is now a "
                     "result"
                 )
                 fail(
@@ -415,13 +414,11 @@ class TracedArray(Array):
         notice."""
         if self.home_trace.active and is_changing(self) and known_value(self) is not None:
             message = (
-                f"{self.home_trace.name} is being differentiated: {self.type} changes, but "
-                "Python "
+                f"{self.home_trace.name} is being differentiated: {self.type} changes, but Python "
                 f"asked for {wanted}"
             )
             hint = (
-                "keep to td functions; td.stop_gradient(x) makes it a constant, x.item() "
-                "shows a "
+                "keep to td functions; td.stop_gradient(x) makes it a constant, x.item() shows a "
                 "number"
             )
             fail(TraceError, message, hint)

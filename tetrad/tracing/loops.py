@@ -396,8 +396,7 @@ def checked_strategy(strategy: Any) -> loops.Checkpoint:
     if is_pair and isinstance(strategy[1], int) and strategy[1] >= 1:
         return strategy  # type: ignore[no-any-return]
     hint = (
-        'None, "sqrt", "none", ("every", K), ("bisect", K) or ("binomial", s) with an int '
-        "of at "
+        'None, "sqrt", "none", ("every", K), ("bisect", K) or ("binomial", s) with an int of at '
         "least 1"
     )
     fail(TraceError, f"scan: checkpoint is {strategy!r}", hint)

@@ -392,13 +392,10 @@ class custom_jvp(_Custom):
             given = unflatten(site.tree, leaves[:count]), unflatten(site.tree, leaves[count:])
             found = self.jvp(*fixed, *given)  # type: ignore[misc]
             if not isinstance(found, tuple | list) or len(found) != 2:
-                message = (
-                    f"the rule of {site.name} must return a pair (value, tangent), it "
-                    "returned "
-                    f"{count_of(found)}"
-                )
                 self.wrong(
-                    message, "return value, tangent; both have the tree and the types of the result"
+                    f"the rule of {site.name} must return a pair (value, tangent), it returned "
+                    f"{count_of(found)}",
+                    "return value, tangent; both have the tree and the types of the result",
                 )
             changes, shape = flatten(found[1])
             kinds = [o.type for o in site.traced.graph.outputs]
@@ -410,24 +407,11 @@ class custom_jvp(_Custom):
         made, held = self.with_held(
             site, trace_leaves(f"{site.name}.jvp", both, kinds, site.known[:count])
         )
-        value, tangent = made.tree.parts
-        outputs = [o.type for o in site.traced.graph.outputs]
-        check_leaves(
-            self,
-            value,
-            site,
-            [o.type for o in made.graph.outputs[: len(outputs)]],
-            outputs,
-            "value",
-        )
-        check_leaves(
-            self,
-            tangent,
-            site,
-            [o.type for o in made.graph.outputs[len(outputs) :]],
-            outputs,
-            "tangent",
-        )
+        wanted = [o.type for o in site.traced.graph.outputs]
+        came = [o.type for o in made.graph.outputs]
+        halves = came[: len(wanted)], came[len(wanted) :]
+        for tree, types, what in zip(made.tree.parts, halves, ("value", "tangent"), strict=True):
+            check_leaves(self, tree, site, types, wanted, what)
         own = made.graph.inputs
         inputs = [*own[:count], *held, *own[count:], *fresh_like(held)]
         return make_graph(made.graph.name, inputs, made.graph.outputs)
@@ -582,9 +566,8 @@ class custom_vjp(_Custom):
         array = as_array(as_kind(leaf, kind))
         if array.type != kind:
             message = (
-                f"the backward rule of {site.name} returned {array.type} for an argument "
-                "leaf "
-                f"that is {kind}"
+                f"the backward rule of {site.name} returned {array.type} for an argument leaf that "
+                f"is {kind}"
             )
             self.wrong(message, ASTYPE if array.shape == kind.shape else TURNED)
         return array
@@ -675,8 +658,7 @@ def check_leaves(
     if tree != site.traced.tree:
         trees = f"{sketch(site.traced.tree)}, it returned {sketch(tree)}"
         message = (
-            f"the rule of {site.name} must return a {what} with the tree of what "
-            f"{site.name} "
+            f"the rule of {site.name} must return a {what} with the tree of what {site.name} "
             f"returns, {trees}"
         )
         custom.wrong(message, "same containers, same keys")

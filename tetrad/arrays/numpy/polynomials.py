@@ -248,13 +248,18 @@ def polyfit(
     base = apply("divide", base, apply("multiply", scale[:, None], scale[None, :]))
     if cov == "unscaled":
         return found, base
-    spare = at.shape[0] - size
+    return found, _by_residuals(base, residuals, at.shape[0] - size, values.ndim == 1)
+
+
+def _by_residuals(base: Array, residuals: Array, spare: Any, is_line: bool) -> Array:
+    """Covariances scaled by the residuals over how many points there are to spare."""
     if spare <= 0:
-        fail(ShapeError, f"polyfit: cov takes more than {size} points", 'cov="unscaled"')
+        message = f"polyfit: cov takes more than {base.shape[0]} points"
+        fail(ShapeError, message, 'cov="unscaled"')
     factor = apply("divide", residuals, float(spare))
-    if values.ndim == 1:
-        return found, apply("multiply", base, factor[0])
-    return found, apply("multiply", base[:, :, None], factor)
+    if is_line:
+        return apply("multiply", base, factor[0])
+    return apply("multiply", base[:, :, None], factor)
 
 
 def _eps(x: Array) -> float:

@@ -132,8 +132,7 @@ class Wide:
 def refuse_large(program: n.Program, nbytes: int) -> None:
     if nbytes > MOST_KEPT:
         message = (
-            f"{program.name}: keeps {nbytes} bytes of values across barriers, {MOST_KEPT} "
-            "are "
+            f"{program.name}: keeps {nbytes} bytes of values across barriers, {MOST_KEPT} are "
             "allowed"
         )
         raise CompileError(message, hint="use a smaller workgroup, or scratch")
