@@ -98,8 +98,8 @@ from tetrad.arrays.type_info import can_cast as can_cast
 from tetrad.arrays.numpy.elementwise import cbrt as cbrt
 cdouble: DType
 def ceil(x: Any) -> Array: ...
-from tetrad.transforms.custom import checkpoint as checkpoint
-from tetrad.transforms.custom import checkpoint_name as checkpoint_name
+from tetrad.transforms.recomputed import checkpoint as checkpoint
+from tetrad.transforms.recomputed import checkpoint_name as checkpoint_name
 checkpoint_policies: Any
 from tetrad.arrays.numpy.choosing import choose as choose
 from tetrad.arrays.functions import clip as clip
@@ -408,7 +408,7 @@ from tetrad.arrays.ravel import ravel_pytree as ravel_pytree
 def real(x: Any) -> Array: ...
 def reciprocal(x: Any) -> Array: ...
 def remainder(x: Any, y: Any) -> Array: ...
-from tetrad.transforms.custom import checkpoint as _remat
+from tetrad.transforms.recomputed import checkpoint as _remat
 remat = _remat
 from tetrad.arrays.manipulation import repeat as repeat
 from tetrad.arrays.manipulation import reshape as reshape
