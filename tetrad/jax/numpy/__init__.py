@@ -1,5 +1,5 @@
-"""JAX's names: `jax.numpy`. Functions of `td` under NumPy's names; `tetrad.jax.numpy.linalg` and
-`.fft` lie beside."""
+"""JAX's names: `jax.numpy`. Functions of `td` under NumPy's names, and the few whose conventions
+differ from ours; `tetrad.jax.numpy.linalg` and `.fft` lie beside."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from tetrad.core import lazy
 from tetrad.jax._shell import scalars, tables
 from tetrad.jax._shell.keys import SHAPING, taking_keys
+from tetrad.jax.numpy.differing import DIFFERING
 from tetrad.tracing.array import Array
 
 FOLDERS = ("fft", "linalg")
@@ -58,8 +59,10 @@ dtype = np.dtype
 def __getattr__(name: str) -> Any:
     if name in FOLDERS:
         return lazy.module(f"tetrad.jax.numpy.{name}")
-    if name in NUMPY_TYPES:
-        value: Any = getattr(np, name)
+    if name in DIFFERING:
+        value: Any = DIFFERING[name]
+    elif name in NUMPY_TYPES:
+        value = getattr(np, name)
     elif name in scalars.SCALARS:
         value = scalars.scalar_type(name)
     else:
@@ -70,4 +73,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE, NUMPY_TYPES, scalars.SCALARS, FOLDERS)
+    return tables.listed(globals(), TABLE, DIFFERING, NUMPY_TYPES, scalars.SCALARS, FOLDERS)
