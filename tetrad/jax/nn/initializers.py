@@ -13,7 +13,7 @@ from tetrad.jax.random import seeded
 
 Initializer = Callable[..., Any]
 MADE = """
-    constant delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform lecun_normal
+    constant glorot_normal glorot_uniform he_normal he_uniform lecun_normal
     lecun_uniform normal orthogonal truncated_normal uniform variance_scaling
 """.split()  # noqa: SIM905
 ALIASES = {
