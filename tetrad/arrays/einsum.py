@@ -26,9 +26,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(
-    subscripts: str,
+    subscripts: Any,
     /,
-    *operands: Array,
+    *operands: Any,
     dtype: Any = None,
     preferred_element_type: Any = None,
     precision: Any = None,
@@ -37,13 +37,16 @@ def einsum(
     """The Einstein sum: axes with the same letter are matched, letters missing on the right are
     summed. `dtype` is that of the sums and the result, if not that of the operands; JAX calls it
     `preferred_element_type`; `precision` as in `matmul`. The order of products is chosen here,
-    whatever `optimize` says.
+    whatever `optimize` says. The letters may also follow each operand, and come last for the result,
+    as lists of numbers.
 
     >>> import tetrad as td
     >>> td.einsum("ij,jk->ik", td.eye(2), td.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array([[1., 2.],
            [3., 4.]], float32)
     """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _spelled(subscripts, *operands)
     check_precision("einsum", precision)
     arrays, kind = in_dtype("einsum", [owned(x) for x in operands], dtype, preferred_element_type)
     inputs, output = _parse(subscripts, arrays)
@@ -60,6 +63,28 @@ def einsum(
     shape = tuple(sizes[letter] for letter in output)
     ones = tuple(sizes[letter] if letter in labels else 1 for letter in output)
     return convert(expand(reshaped(x, ones), shape), kind)
+
+
+def _spelled(*given: Any) -> tuple[str, tuple[Any, ...]]:
+    """x, [0, 1], y, [1, 2], [0, 2] -> "AB,BC->AC", (x, y)"""
+    lists = given[1::2] if len(given) % 2 == 0 else (*given[1::2], given[-1])
+    if not all(isinstance(one, list | tuple) for one in lists):
+        fail(
+            ShapeError,
+            "einsum: expected a text of letters first, or after each operand a list of numbers",
+            'td.einsum("ij,jk->ik", x, y), or td.einsum(x, [0, 1], y, [1, 2], [0, 2])',
+        )
+    words = ["".join(map(_letter, one)) for one in lists]
+    count = len(given) // 2
+    return ",".join(words[:count]) + "".join(f"->{w}" for w in words[count:]), given[: 2 * count : 2]
+
+
+def _letter(number: Any) -> str:
+    if number is ...:
+        return "..."
+    if not isinstance(number, int) or not 0 <= number < len(LETTERS):
+        fail(ShapeError, f"einsum: axes are numbers from 0 to {len(LETTERS) - 1}, got {number!r}")
+    return sorted(LETTERS)[number]
 
 
 def _parse(subscripts: str, arrays: Sequence[Array]) -> tuple[list[Labels], Labels]:

@@ -135,6 +135,11 @@ class UnsupportedError(TetradError, NotImplementedError):
     """A case that is not implemented; the text lists what is."""
 
 
+class DerivativeError(UnsupportedError, TypeError, ValueError):
+    """A derivative that a function does not have in this direction. A TypeError and a ValueError
+    too: JAX raises the one or the other."""
+
+
 class VerifyError(TetradError, ValueError):
     """A program breaks a rule of its language; `code` names the rule."""
 

@@ -1,57 +1,74 @@
 """JAX's names: `jax.ad_checkpoint`: what a derivative keeps, and what it computes again.
 
-Policies are those of `td`. There is one memory, so what JAX would move to another one is kept.
+What would be moved to another memory is kept: there is one. A policy that keeps all but some names
+keeps those too. Results are the same either way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from tetrad.core.errors import UnsupportedError
 from tetrad.jax._shell import tables
 from tetrad.jax._shell.tables import td
+from tetrad.tracing.array import fail
+from tetrad.transforms.custom_rules import ONLY
 
 TABLE = tables.same("checkpoint checkpoint_name remat")
-EVERYTHING = "everything_saveable"
+NOTHING, EVERYTHING = "nothing_saveable", "everything_saveable"
 DOTS = "dots_with_no_batch_dims_saveable"
-ONLY = "save_only_these_names:"
-ORDER = ("nothing_saveable", ONLY, "save_any_names_but_these:", DOTS, "dots_saveable", EVERYTHING)
+ORDER = (NOTHING, DOTS, "dots_saveable", EVERYTHING)
 
 
-def keeps_more(policy: str) -> int:
-    """The place of a policy among those that keep less and more."""
-    kind, has_names, _ = policy.partition(":")
-    return ORDER.index(f"{kind}{has_names}")
+def save_anything_except_these_names(*names: str) -> str:
+    return EVERYTHING
+
+
+def save_and_offload_only_these_names(
+    *, names_which_can_be_saved: Iterable[str], names_which_can_be_offloaded: Iterable[str],
+    offload_src: str, offload_dst: str,
+) -> Any:  # fmt: skip
+    """The policy that keeps both: there is one memory."""
+    return td.checkpoint_policies.save_only_these_names(
+        *names_which_can_be_saved, *names_which_can_be_offloaded
+    )
+
+
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> str:
+    return DOTS
 
 
 def save_from_both_policies(first: str, second: str) -> str:
-    """The policy that keeps the names of both; of other policies the one that keeps more."""
-    if first.startswith(ONLY) and second.startswith(ONLY):
-        return f"{first},{second.removeprefix(ONLY)}"
-    return max(first, second, key=keeps_more)
+    """The policy that keeps what either does: the one of two that keeps more, or all the names."""
+    if first in ORDER and second in ORDER:
+        return max(first, second, key=ORDER.index)
+    for one, other in ((first, second), (second, first)):
+        if one in (NOTHING, EVERYTHING):
+            return other if one == NOTHING else one
+    if not (first.startswith(ONLY) and second.startswith(ONLY)):
+        fail(
+            UnsupportedError,
+            f"save_from_both_policies: {first} and {second} together are no policy",
+            "join policies of products, or policies of names",
+        )
+    return ",".join((first, second.removeprefix(ONLY)))
+
+
+OWN = {
+    f.__name__: f
+    for f in (
+        offload_dot_with_no_batch_dims, save_and_offload_only_these_names,
+        save_anything_except_these_names, save_from_both_policies,
+    )
+}  # fmt: skip
 
 
 class CheckpointPolicies:
-    """`jax.checkpoint_policies`: those of `td`, and what they mean by other names of JAX."""
-
-    save_from_both_policies = staticmethod(save_from_both_policies)
-
-    def save_anything_except_these_names(self, *names: str) -> str:
-        """Keep all; the names as well, which changes no result."""
-        return EVERYTHING
-
-    def save_and_offload_only_these_names(
-        self, *, names_which_can_be_saved: Sequence[str],
-        names_which_can_be_offloaded: Sequence[str], offload_src: str, offload_dst: str,
-    ) -> Any:  # fmt: skip
-        names = [*names_which_can_be_saved, *names_which_can_be_offloaded]
-        return self.save_only_these_names(*names)
-
-    def offload_dot_with_no_batch_dims(self, offload_src: str, offload_dst: str) -> str:
-        return DOTS
+    """`jax.checkpoint_policies`."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(td.checkpoint_policies, name)
+        return OWN[name] if name in OWN else getattr(td.checkpoint_policies, name)
 
 
 checkpoint_policies = CheckpointPolicies()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tetrad.arrays import functions as td
 from tetrad.arrays import namespaces
@@ -261,10 +261,25 @@ def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Array:
     return td.astype(result, dtype) if dtype.is_float else result
 
 
+@overload
 def logsumexp(
-    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None
-) -> Array:
+    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None,
+    return_sign: Literal[False] = False,
+) -> Array: ...  # fmt: skip
+@overload
+def logsumexp(
+    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None,
+    return_sign: Literal[True],
+) -> tuple[Array, Array]: ...  # fmt: skip
+
+
+def logsumexp(
+    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None,
+    return_sign: bool = False,
+) -> Any:  # fmt: skip
     """The logarithm of the sum of b exp(x), without overflow; `where`: of these elements only.
+
+    return_sign   the logarithm of the size of the sum, and its sign beside
 
     >>> import tetrad as td
     >>> round(float(logsumexp(td.asarray([1000.0, 1000.0]))), 3)
@@ -278,10 +293,13 @@ def logsumexp(
     # infinities must not meet; +inf is the result where it is the largest
     finite = td.where(top == -math.inf, 0, top)
     parts = td.exp(wide - finite)
-    result = td.log(td.sum(parts if b is None else parts * b, axis=axes, keepdims=True)) + finite
+    sums = td.sum(parts if b is None else parts * b, axis=axes, keepdims=True)
+    result = td.log(td.abs(sums) if return_sign else sums) + finite
     result = td.where(top == math.inf, top, result)
-    result = result if keepdims else td.squeeze(result, axes)
-    return td.astype(result, dtype) if dtype.is_float else result
+    both = (result, td.where(top == math.inf, 1, td.sign(sums))) if return_sign else (result,)
+    kept = [one if keepdims else td.squeeze(one, axes) for one in both]
+    found = tuple(td.astype(one, dtype) if dtype.is_float else one for one in kept)
+    return found if return_sign else found[0]
 
 
 def layer_norm(

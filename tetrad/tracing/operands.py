@@ -290,8 +290,10 @@ def common_dtype(args: Sequence[Any]) -> DType:
 
 
 def _kind_or_dtype(x: Any) -> Kind:
-    """Like kind_of, and dtypes count as themselves."""
-    if isinstance(x, DType | str | np.dtype) or isinstance(x, type) and x not in PYTHON_NUMBERS:
+    """Like kind_of, and dtypes count as themselves, Python's types as its numbers."""
+    if isinstance(x, type) and x in PYTHON_NUMBERS:
+        return x
+    if isinstance(x, DType | str | np.dtype | type):
         return dtype_of(x)
     return kind_of(x)
 

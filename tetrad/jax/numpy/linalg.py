@@ -11,7 +11,7 @@ from tetrad.tracing.array import Array
 TABLE = tables.within(
     "linalg",
     "cond cross det diagonal eig eigvals inv lstsq matmul matrix_norm "
-    "matrix_power matrix_rank matrix_transpose multi_dot norm outer pinv qr slogdet solve svd "
+    "matrix_power matrix_rank matrix_transpose multi_dot norm outer pinv qr slogdet solve "
     "svdvals tensordot tensorinv tensorsolve trace vecdot vector_norm",
 )
 
@@ -29,6 +29,13 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> tupl
 def eigvalsh(a: Any, UPLO: str | None = None, *, symmetrize_input: bool = True) -> Any:
     """Eigenvalues of (a + a^H) / 2, or of one triangle alone."""
     return td.linalg.eigvalsh(a, UPLO, symmetrize_input=symmetrize_input)
+
+
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False, **_: Any
+) -> Any:
+    """The singular value decomposition, or the singular values alone."""
+    return td.linalg.svd(a, full_matrices) if compute_uv else td.linalg.svdvals(a)
 
 
 __getattr__, __dir__ = tables.offers(globals(), TABLE)

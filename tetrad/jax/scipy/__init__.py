@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from tetrad.jax._shell import tables
 
-FOLDERS = ("integrate", "linalg", "optimize", "sparse", "special", "stats")
+FOLDERS = ("fft", "integrate", "linalg", "optimize", "sparse", "special", "stats")
 __getattr__, __dir__ = tables.offers(globals(), {}, FOLDERS)
