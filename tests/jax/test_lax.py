@@ -63,3 +63,19 @@ def test_stages_are_types() -> None:
     assert isinstance(function, jax.stages.Wrapped)
     assert isinstance(lowered, jax.stages.Lowered)
     assert isinstance(lowered.compile(), jax.stages.Compiled)
+
+
+def test_bits_as_another_dtype() -> None:
+    x = jnp.asarray(np.float32([1.5, -2.0]))
+    for run in (lax.bitcast_convert_type, jax.jit(lax.bitcast_convert_type, static_argnums=1)):
+        words, parts = run(x, np.dtype("int32")), run(x, np.dtype("uint8"))
+        assert words.tolist() == np.float32([1.5, -2]).view(np.int32).tolist()
+        assert parts.shape == (2, 4) and run(parts, np.dtype("float32")).tolist() == [1.5, -2]
+    with pytest.raises(ValueError, match=r"i16\[3\] has no last axis of 2 parts"):
+        lax.bitcast_convert_type(jnp.zeros(3, jnp.int16), jnp.float32)
+
+
+def test_numbers_of_fewer_bits() -> None:
+    x = jnp.asarray(np.float32([1.3, 1.5, -2.7]))
+    assert lax.reduce_precision(x, 8, 1).tolist() == [1.5, 1.5, -3.0]
+    assert lax.reduce_precision(x, 8, 2).tolist() == [1.25, 1.5, -2.5]

@@ -186,7 +186,7 @@ def may_repeat(x: Array, key: Any, mode: str | None) -> bool:
         return True
     try:
         places = np.broadcast_arrays(
-            *(as_array(item).view % max(size, 1) for item, size in indices)
+            *(as_array(item).memory % max(size, 1) for item, size in indices)
         )
     except ValueError as error:
         fail(BoundsError, f"index: {error}")
@@ -420,7 +420,9 @@ def put(
 
 def are_apart(places: Array, size: int) -> bool:
     """Is every row named at most once, as far as is known?"""
-    return not isinstance(places, TracedArray) and len(np.unique(places.view % size)) == places.size
+    return (
+        not isinstance(places, TracedArray) and len(np.unique(places.memory % size)) == places.size
+    )
 
 
 def one_by_one(rows: Array, places: Array, updates: Array, op: Change) -> Array:

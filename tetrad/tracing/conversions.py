@@ -36,7 +36,7 @@ class Conversions:
         type: ArrayType
 
         @property
-        def view(self) -> np.ndarray: ...
+        def memory(self) -> np.ndarray: ...
         @property
         def elements(self) -> np.ndarray: ...
         @property
@@ -105,7 +105,7 @@ class Conversions:
         )
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.view.__dlpack_device__()
+        return self.memory.__dlpack_device__()
 
     def __buffer__(self, flags: int) -> memoryview:
         return self.__array__().data
