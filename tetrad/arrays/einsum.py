@@ -17,7 +17,7 @@ from tetrad.core.dtypes import DType, bool_
 from tetrad.core.errors import ShapeError
 from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Size, SizeExpr, product
-from tetrad.tracing.array import Array, fail, noun_of
+from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import convert, elementwise, expand, owned, run
 
 Labels = str  # one letter per axis
@@ -27,9 +27,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(
-    subscripts: Any,
+    subscripts: str,
     /,
-    *operands: Any,
+    *operands: Array,
     dtype: Any = None,
     preferred_element_type: Any = None,
     precision: Any = None,
@@ -38,8 +38,7 @@ def einsum(
     """The Einstein sum: axes with the same letter are matched, letters missing on the right are
     summed. `dtype` is that of the sums and the result, if not that of the operands; JAX calls it
     `preferred_element_type`; `precision` as in `matmul`. The order of products is chosen here,
-    whatever `optimize` says. NumPy's other spelling has numbers for letters:
-    `einsum(x, [0, 1], y, [1, 2], [0, 2])`.
+    whatever `optimize` says.
 
     >>> import tetrad as td
     >>> td.einsum("ij,jk->ik", td.eye(2), td.asarray([[1.0, 2.0], [3.0, 4.0]]))
@@ -47,7 +46,6 @@ def einsum(
            [3., 4.]], float32)
     """
     check_precision("einsum", precision)
-    subscripts, operands = _in_letters(subscripts, operands)
     arrays, kind = in_dtype("einsum", [owned(x) for x in operands], dtype, preferred_element_type)
     inputs, output = _parse(subscripts, arrays)
     terms = [_diagonals(x, labels, subscripts) for x, labels in zip(arrays, inputs, strict=True)]
@@ -63,26 +61,6 @@ def einsum(
     shape = tuple(sizes[letter] for letter in output)
     ones = tuple(sizes[letter] if letter in labels else 1 for letter in output)
     return convert(expand(reshaped(x, ones), shape), kind)
-
-
-def _in_letters(subscripts: Any, operands: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """Subscripts as a string, and the operands, whichever way they were given."""
-    if isinstance(subscripts, str):
-        return subscripts, operands
-    given = (subscripts, *operands)
-    parts, result = given[1::2], given[-1:] if len(given) % 2 else ()
-    if not parts or not all(isinstance(part, list | tuple) for part in (*parts, *result)):
-        hint = "td.einsum('ij,jk->ik', x, y), or td.einsum(x, [0, 1], y, [1, 2], [0, 2])"
-        fail(ShapeError, f"einsum: expected subscripts, got {noun_of(subscripts)}", hint)
-    left, right = (",".join(map(_letters, lists)) for lists in (parts, result))
-    return (f"{left}->{right}" if result else left), given[: 2 * len(parts) : 2]
-
-
-def _letters(axes: Sequence[Any]) -> Labels:
-    for axis in axes:
-        if axis is not Ellipsis and not (type(axis) is int and 0 <= axis < len(LETTERS)):
-            fail(ShapeError, f"einsum: axes are numbers from 0 to {len(LETTERS) - 1}, got {axis!r}")
-    return "".join("..." if axis is Ellipsis else LETTERS[axis] for axis in axes)
 
 
 def _parse(subscripts: str, arrays: Sequence[Array]) -> tuple[list[Labels], Labels]:

@@ -43,6 +43,7 @@ from tetrad.core.errors import (
     DtypeError,
     ShapeError,
     TetradError,
+    TraceError,
     UnsupportedError,
     an,
 )
@@ -77,6 +78,10 @@ class UpdateIndexer:
 
     def __getitem__(self, key: Any) -> IndexedUpdate:
         return IndexedUpdate(self.x, key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        message = f"x.at[index] = value: x.at of {self.x.type} makes new arrays, it changes none"
+        fail(TraceError, message, "x = x.at[index].set(value), or x[index] = value outside of jit")
 
     if not TYPE_CHECKING:
 

@@ -1,4 +1,4 @@
-"""Ops: conversion between element types, by value or by their bits."""
+"""Ops: conversion between element types, by value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tetrad.graph.nodes import Node
 from tetrad.kernel import arith
 from tetrad.ops import signs
 from tetrad.ops.calculus import cast as cast_to
-from tetrad.ops.calculus import no_change, run
+from tetrad.ops.calculus import run
 from tetrad.ops.cases import Rng, pick, random_array, random_shape
 from tetrad.ops.rules import COMPLEX, EVERY, HALVES, Array, check_dtype
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tetrad.kernel.build import KernelBuilder, Val
 
 WIDE = (f64, i32, i64, u32, u64)  # types with more bits than f32 holds
-WORDS = (f32, i32, u32, f64, i64, u64)  # types whose bits kernels hold as they are
 
 
 def cast_type(x: ArrayType, *, dtype: DType) -> ArrayType:
@@ -113,6 +112,41 @@ def _cast_back(ct: Node, x: Node, *, dtype: DType) -> Node:
 cast.transpose(_cast_back)
 
 
+# -- bits as another type --------------------------------------------------------------------------
+
+
+WORDS = {d: tuple(e for e in (f32, f64, i32, i64, u32, u64) if e.bits == d.bits)
+         for d in (f32, f64, i32, i64, u32, u64)}  # fmt: skip
+
+
+def bitcast_type(x: ArrayType, *, dtype: DType) -> ArrayType:
+    check_dtype("bitcast", x.dtype, tuple(WORDS))
+    check_dtype(f"bitcast of {x.dtype}", dtype, WORDS[x.dtype])
+    return x.with_dtype(dtype)
+
+
+def _bitcast_cases(rng: Rng) -> Case:
+    source = pick(rng, tuple(WORDS))
+    given = random_array(rng, source, random_shape(rng), special=0.3)
+    return Case((given,), {"dtype": pick(rng, WORDS[source])})
+
+
+@op(type=bitcast_type, cases=_bitcast_cases, dtypes=tuple(WORDS), public=False)
+def bitcast(x: Array, *, dtype: DType) -> Array:
+    """The bits of each element as an element of another type of as many bits.
+
+    >>> from tetrad.core.dtypes import i32
+    >>> bitcast(np.float32([1.0, -0.0]), dtype=i32)
+    array([ 1065353216, -2147483648], dtype=int32)
+    """
+    return np.asarray(x).view(dtype.np)
+
+
+@bitcast.lower
+def bitcast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
+    return k.bitcast(x, dtype)
+
+
 def _lower_odd_f64(k: KernelBuilder, x: Val) -> Val:
     if x.dtype not in (i64, u64):
         return k.cast(x, f64)
@@ -125,39 +159,3 @@ def lower_odd_f32(k: KernelBuilder, x: Val) -> Val:
     back, bits = k.cast(near, f64), k.bitcast(near, i32)
     toward_zero = k.select(k.abs(back) > k.abs(x), bits - 1, bits)
     return k.bitcast(k.select(back.eq(x), bits, toward_zero | 1), f32)
-
-
-# -- by bits ---------------------------------------------------------------------------------------
-
-
-def bitcast_type(x: ArrayType, *, dtype: DType) -> ArrayType:
-    check_dtype("bitcast", x.dtype, WORDS)
-    check_dtype("bitcast", dtype, WORDS)
-    if x.dtype.bits != dtype.bits:
-        raise DtypeError(f"bitcast: {x.dtype} and {dtype} differ in width")
-    return x.with_dtype(dtype)
-
-
-def _bitcast_cases(rng: Rng) -> Case:
-    source = pick(rng, WORDS)
-    goal = pick(rng, tuple(d for d in WORDS if d.bits == source.bits))
-    return Case((random_array(rng, source, random_shape(rng), special=0.3),), {"dtype": goal})
-
-
-@op(type=bitcast_type, cases=_bitcast_cases, dtypes=WORDS, public=False)
-def bitcast(x: Array, *, dtype: DType) -> Array:
-    """The bits of each element as another type of the same width.
-
-    >>> from tetrad.core.dtypes import u32
-    >>> [hex(bits) for bits in bitcast(np.array([1.0, -0.0], np.float32), dtype=u32)]
-    ['0x3f800000', '0x80000000']
-    """
-    return np.array(x).view(dtype.np)
-
-
-@bitcast.lower
-def bitcast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
-    return x if x.dtype is dtype else k.bitcast(x, dtype)
-
-
-bitcast.jvp(no_change)

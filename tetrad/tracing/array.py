@@ -18,6 +18,7 @@ from tetrad.core import lazy
 from tetrad.core.dtypes import DType, as_dtype, bool_
 from tetrad.core.errors import (
     DtypeError,
+    ShapeError,
     TetradError,
     TraceError,
     UnsupportedError,
@@ -286,6 +287,10 @@ class Array(Operators, Conversions):
         """This handle has other elements from now on; whatever else shares its memory keeps its
         own."""
         in_place.assign(self, key, value)
+
+    def __delitem__(self, key: Any) -> NoReturn:
+        message = f"del x[index]: {self.type} keeps its elements"
+        fail(ShapeError, message, "x = td.delete(x, index, axis=0) is an array without them")
 
     @property
     def at(self) -> Any:

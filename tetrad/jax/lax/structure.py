@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import as_dtype, canonical
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.jax._shell.tables import td
 from tetrad.jax.lax.elementwise import dtype_of_operand
@@ -57,21 +56,9 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
-    """The bits of the elements as another dtype. A last axis has the parts of an element that is
-    wider than they are; it is there, or it is made."""
+    """The bits of the elements as another dtype."""
     given: Any = as_array(operand)
-    have, want = given.dtype.nbytes, canonical(as_dtype(new_dtype)).nbytes
-    if have == want:
-        return given.view(new_dtype)
-    if have > want:
-        return given[..., None].view(new_dtype)
-    if given.shape[-1:] != (want // have,):
-        fail(
-            ShapeError,
-            f"lax.bitcast_convert_type: {given.type} has no last axis of {want // have} parts",
-            f"each {as_dtype(new_dtype).name} is made of {want // have}",
-        )
-    return given.view(new_dtype)[..., 0]
+    return given.view(new_dtype)
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
