@@ -76,6 +76,7 @@ from tetrad.arrays.numpy.windows import bartlett as bartlett
 bfloat16: DType
 from tetrad.arrays.numpy.histograms import bincount as bincount
 from tetrad.explain.bisect import bisect as bisect
+from tetrad.arrays.numpy.bits import bitcast as bitcast
 def bitwise_and(x: Any, y: Any) -> Array: ...
 from tetrad.arrays.numpy.elementwise import bitwise_count as bitwise_count
 def bitwise_invert(x: Any) -> Array: ...
@@ -190,6 +191,7 @@ from tetrad.arrays.numpy.elementwise import fabs as fabs
 from tetrad import fft as fft
 from tetrad.arrays.numpy.grids import fill_diagonal as fill_diagonal
 from tetrad.arrays.type_info import finfo as finfo
+from tetrad.arrays.numpy.elementwise import fix as fix
 from tetrad.arrays.sized import flatnonzero as flatnonzero
 from tetrad.arrays.manipulation import flip as flip
 from tetrad.arrays.numpy.arranging import fliplr as fliplr
@@ -453,7 +455,7 @@ from tetrad.arrays.numpy.elementwise import spacing as spacing
 from tetrad import special as special
 from tetrad.arrays.numpy.joining import split as split
 def sqrt(x: Any) -> Array: ...
-def square(x: Any) -> Array: ...
+from tetrad.arrays.functions import square as square
 from tetrad.arrays.manipulation import squeeze as squeeze
 from tetrad.arrays.manipulation import stack as stack
 from tetrad import stats as stats

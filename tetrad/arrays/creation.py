@@ -102,7 +102,7 @@ def asarray(
     result = made if wanted is None else convert(made, wanted)
     is_there = isinstance(obj, Array) and not isinstance(obj, TracedArray)
     if copy and is_there and result.type is obj.type:
-        return Array.from_bytes(own_copy(result.view), result.type)
+        return Array.from_bytes(own_copy(result.memory), result.type)
     return result
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tetrad.arrays.indexing import permuted, reshaped, sliced
 from tetrad.arrays.linear import check_precision, in_dtype, product_in
-from tetrad.core.dtypes import DType
+from tetrad.core.dtypes import DType, bool_
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.tracing.array import Array, fail
@@ -76,7 +76,9 @@ def _spelled(*given: Any) -> tuple[str, tuple[Any, ...]]:
         )
     words = ["".join(map(_letter, one)) for one in lists]
     count = len(given) // 2
-    return ",".join(words[:count]) + "".join(f"->{w}" for w in words[count:]), given[: 2 * count : 2]
+    return ",".join(words[:count]) + "".join(f"->{w}" for w in words[count:]), given[
+        : 2 * count : 2
+    ]
 
 
 def _letter(number: Any) -> str:
@@ -201,12 +203,14 @@ def _contract_all(terms: Sequence[Term], needed: set[str], kind: DType) -> Term:
 
 
 def _sum_out(term: Term, needed: set[str], kind: DType) -> Term:
-    """Letters nobody needs any more are summed, in this type."""
+    """Letters nobody needs any more are summed, in this type; the sum of booleans is whether one
+    holds, as in products."""
     x, labels = term
     axes = tuple(axis for axis, letter in enumerate(labels) if letter not in needed)
     if not axes:
         return term
-    return run("reduce_sum", convert(x, kind), axes=axes), "".join(
+    total = "reduce_any" if kind is bool_ else "reduce_sum"
+    return run(total, convert(x, kind), axes=axes), "".join(
         letter for letter in labels if letter in needed
     )
 

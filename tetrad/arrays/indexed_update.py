@@ -43,6 +43,7 @@ from tetrad.core.errors import (
     DtypeError,
     ShapeError,
     TetradError,
+    TraceError,
     UnsupportedError,
     an,
 )
@@ -77,6 +78,10 @@ class UpdateIndexer:
 
     def __getitem__(self, key: Any) -> IndexedUpdate:
         return IndexedUpdate(self.x, key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        message = f"x.at[index] = value: x.at of {self.x.type} makes new arrays, it changes none"
+        fail(TraceError, message, "x = x.at[index].set(value), or x[index] = value outside of jit")
 
     if not TYPE_CHECKING:
 
@@ -186,7 +191,7 @@ def may_repeat(x: Array, key: Any, mode: str | None) -> bool:
         return True
     try:
         places = np.broadcast_arrays(
-            *(as_array(item).view % max(size, 1) for item, size in indices)
+            *(as_array(item).memory % max(size, 1) for item, size in indices)
         )
     except ValueError as error:
         fail(BoundsError, f"index: {error}")
@@ -412,7 +417,9 @@ def put(
 
 def are_apart(places: Array, size: int) -> bool:
     """Is every row named at most once, as far as is known?"""
-    return not isinstance(places, TracedArray) and len(np.unique(places.view % size)) == places.size
+    return (
+        not isinstance(places, TracedArray) and len(np.unique(places.memory % size)) == places.size
+    )
 
 
 def one_by_one(rows: Array, places: Array, updates: Array, op: Change) -> Array:

@@ -165,8 +165,8 @@ def _index(part: Any) -> tuple[list[int | Array | ScalarMask], Shape | None]:
             )
             fail(TraceError, message, HOW_MANY)
         if not array.ndim:
-            return [ScalarMask(bool(array.view))], None
-        return [as_array(i) for i in np.nonzero(array.view)], array.shape
+            return [ScalarMask(bool(array.memory))], None
+        return [as_array(i) for i in np.nonzero(array.memory)], array.shape
     if not array.dtype.is_integer:
         fail(DtypeError, f"{INDICES}, got {array.type}", "convert it with astype")
     return [array], None

@@ -72,7 +72,7 @@ def _count(name: str, ids: Array) -> int:
     if isinstance(ids, TracedArray):
         message = f"{name}: how many segments there are is only known when the program runs"
         fail(TraceError, message, "say num_segments=")
-    return int(ids.view.max(initial=-1)) + 1
+    return int(ids.memory.max(initial=-1)) + 1
 
 
 def _neutral(how: str, dtype: DType) -> Any:

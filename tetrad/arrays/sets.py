@@ -317,7 +317,7 @@ def kept_where(name: str, x: Array, mask: Array, size: Any, fill: Any) -> Array:
     if count is None:
         if isinstance(mask, TracedArray):
             needs_size(name, "how many elements there are")
-        return take_axis(x, as_array(np.flatnonzero(mask.view)), 0)
+        return take_axis(x, as_array(np.flatnonzero(mask.memory)), 0)
     if not x.shape[0]:
         return full((count,), 0 if fill is None else fill, dtype=x.dtype)
     places = true_places(mask, count, x.shape[0])

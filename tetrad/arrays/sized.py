@@ -216,7 +216,7 @@ def selected(name: str, condition: Any, a: Any, axis: int | None, size: Any, fil
     if count is None:
         if isinstance(mask, TracedArray):
             needs_size(name, "how many elements are chosen")
-        return take_axis(x, as_array(np.flatnonzero(mask.view)), at)
+        return take_axis(x, as_array(np.flatnonzero(mask.memory)), at)
     return gathered(x, true_places(mask, count, x.shape[at]), at, fill)
 
 

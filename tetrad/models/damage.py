@@ -51,7 +51,7 @@ def named_weights(step: Step) -> Iterator[tuple[str, Array]]:
 def is_finite(weight: Array) -> bool:
     if weight.dtype.is_quantized:
         return True
-    flat = weight.view.reshape(-1)
+    flat = weight.memory.reshape(-1)
     pieces = (flat[i : i + PIECE] for i in range(0, flat.size, PIECE))
     return all(bool(np.isfinite(piece.astype(np.float32)).all()) for piece in pieces)
 

@@ -19,7 +19,7 @@ from tetrad.core.dtypes import DType, as_dtype, f32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.ops.movement import stop_gradient
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import apply, as_array, axis_of
+from tetrad.tracing.operands import apply, as_array, axes_of, axis_of
 
 Axis = int | Sequence[int]
 LATER = {  # in further files, which are loaded when one of them is used
@@ -233,7 +233,7 @@ def _largest(x: Array, axis: Axis) -> Array:
     return stop_gradient(td.max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
 
 
-def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Array:
+def softmax(x: Any, axis: Axis | None = -1, where: Any = None) -> Array:
     """exp(x) over its sum along an axis; `where`: of these elements only, the others are 0.
 
     >>> import tetrad as td
@@ -244,16 +244,19 @@ def softmax(x: Any, axis: Axis = -1, where: Any = None) -> Array:
     wide = wide if wide.dtype.is_float or wide.dtype.is_complex else td.astype(wide, f32)
     if where is not None:  # not -inf, which would make derivatives NaN where nothing is left
         wide = td.where(where, wide, float(td.finfo(wide.dtype).min))
-    axes = axis if isinstance(axis, int) else tuple(axis)
-    result = lazy.module("tetrad.nn._softmax").softmax(wide, axes)
+    axes = axes_of("softmax", axis, wide.ndim)
+    along = axes[0] if len(axes) == 1 else axes
+    result = lazy.module("tetrad.nn._softmax").softmax(wide, along)
     result = result if where is None else td.where(where, result, 0)
     return td.astype(result, dtype) if dtype.is_float else result
 
 
-def log_softmax(x: Any, axis: Axis = -1, where: Any = None) -> Array:
+def log_softmax(x: Any, axis: Axis | None = -1, where: Any = None) -> Array:
     """The logarithm of softmax, accurate where softmax underflows; `where`: of these elements, the
     others are -inf."""
     wide, dtype = _wide(x)
+    axes = axes_of("log_softmax", axis, wide.ndim)
+    axis = axes[0] if len(axes) == 1 else axes
     wide = wide if where is None else td.where(where, wide, float(td.finfo(wide.dtype).min))
     apart = wide - _largest(wide, axis)
     result = apart - td.log(td.sum(td.exp(apart), axis=axis, keepdims=True))

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.creation import positions, zeros
-from tetrad.arrays.functions import any as any_of
 from tetrad.arrays.functions import (
     abs,
     argmax,
@@ -37,6 +36,7 @@ from tetrad.arrays.functions import (
     topk,
     where,
 )
+from tetrad.arrays.functions import any as any_of
 from tetrad.arrays.manipulation import reshape, stack
 from tetrad.core.dtypes import (
     DType,

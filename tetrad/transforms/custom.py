@@ -217,7 +217,7 @@ class _Custom:
                 f"{site.name} does not"
             )
             raise TraceError(message, source=site.source, hint="pass it as an argument")
-        return make_constant(value.view, value.type)
+        return make_constant(value.memory, value.type)
 
     def check_rule(self) -> None:
         raise NotImplementedError
@@ -533,7 +533,7 @@ def identity(x: Array) -> Hashable:
     """Of a traced array its node, of any other its memory."""
     if isinstance(x, TracedArray):
         return id(x.node)
-    return x.view.__array_interface__["data"][0], x.view.strides, x.type
+    return x.memory.__array_interface__["data"][0], x.memory.strides, x.type
 
 
 def known_outputs(site: Site, graph: Graph) -> list[TracedArray]:

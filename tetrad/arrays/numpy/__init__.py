@@ -22,6 +22,7 @@ HOMES = {  # file of this folder -> its functions
         "vstack",
     ),
     "averages": ("average", "corrcoef", "cov", "ptp"),
+    "bits": ("bitcast",),
     "calling": ("apply_along_axis", "apply_over_axes", "vectorize"),
     "choosing": (
         "choose", "piecewise", "place", "put", "put_along_axis", "select",
@@ -40,7 +41,7 @@ HOMES = {  # file of this folder -> its functions
         "integer", "number", "signedinteger", "unsignedinteger",
     ),
     "elementwise": (
-        "angle", "bitwise_count", "cbrt", "deg2rad", "divmod", "fabs", "float_power", "fmax",
+        "angle", "bitwise_count", "cbrt", "deg2rad", "divmod", "fabs", "fix", "float_power", "fmax",
         "fmin", "fmod", "frexp", "gcd", "heaviside", "iscomplex", "isneginf", "isposinf", "isreal",
         "lcm", "ldexp", "logaddexp2", "modf", "rad2deg", "rint", "round", "sinc", "spacing",
     ),

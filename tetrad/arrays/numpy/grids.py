@@ -94,7 +94,7 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Array, ...]:
     """The indices that a function such as `td.tril` leaves of an (n, n) matrix of ones."""
     kept = asarray(mask_func(np.ones((n, n), np.int32), k))
-    return _places(np.nonzero(kept.view))
+    return _places(np.nonzero(kept.memory))
 
 
 def diag(v: Any, k: int = 0) -> Array:
@@ -265,7 +265,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
         if x.dtype.kind == "b":
             if isinstance(x, TracedArray):
                 fail(TraceError, "ix_: how many places a mask marks is only known at run time")
-            (x,) = _places(np.nonzero(x.view))
+            (x,) = _places(np.nonzero(x.memory))
         found.append(reshape(x, tuple(-1 if j == i else 1 for j in range(len(args)))))
     return tuple(found)
 

@@ -108,7 +108,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Array,
 def _trimmed(name: str, p: Array) -> Array:
     if isinstance(p, TracedArray):
         fail(ShapeError, f"{name}: how many leading zeros there are is only known at run time")
-    places = np.flatnonzero(p.view)
+    places = np.flatnonzero(p.memory)
     return p[int(places[0]) :] if places.size else p[p.shape[0] - 1 :]
 
 
@@ -184,7 +184,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
                 "roots: how many leading zeros there are is only known when the program runs",
                 "strip_zeros=False, if the first coefficient is not 0",
             )
-        places = np.flatnonzero(c.view)
+        places = np.flatnonzero(c.memory)
         first, last = (int(places[0]), int(places[-1])) if places.size else (0, -1)
         extra = c.shape[0] - 1 - last if places.size else 0
         c = c[first : last + 1]
