@@ -12,11 +12,11 @@ import numpy as np
 
 from tetrad.arrays.creation import asarray
 from tetrad.arrays.manipulation import reshape, stack
-from tetrad.arrays.numpy.common import apply, where
+from tetrad.arrays.numpy.common import where
 from tetrad.core.dtypes import DType, as_dtype, bf16, bool_, canonical, f16, f32, named
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, convert, run
+from tetrad.tracing.operands import apply, as_array, convert, run
 
 HALF_BIAS = (127 - 15) << 23  # what the exponent of f32 has more than that of f16, in its place
 F32_INF, F16_INF = 0x7F800000, 0x7C00
