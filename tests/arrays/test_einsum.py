@@ -56,6 +56,13 @@ def test_random_subscripts(data: st.DataObject) -> None:
     np.testing.assert_array_equal(td.einsum(subscripts, *arrays), np.einsum(subscripts, *arrays))
 
 
+def test_booleans_are_joined_by_or() -> None:
+    a = np.array([[True, False], [False, False]])
+    for subscripts in ("ij->i", "ij->", "ij->ji", "ij->j"):
+        found = td.einsum(subscripts, a)
+        assert found.dtype is td.bool and found.tolist() == np.einsum(subscripts, a).tolist()
+
+
 def test_an_axis_of_size_one_broadcasts() -> None:
     a, b = np.ones((2, 1)), np.arange(6.0).reshape(3, 2)
     np.testing.assert_array_equal(

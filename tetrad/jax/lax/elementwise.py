@@ -38,8 +38,7 @@ NUMBERS = {
 }  # fmt: skip
 BITS = {
     "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
-    "population_count": "bitwise_count", "shift_left": "bitwise_left_shift",
-    "shift_right_arithmetic": "bitwise_right_shift",
+    "shift_left": "bitwise_left_shift", "shift_right_arithmetic": "bitwise_right_shift",
 }  # fmt: skip
 TABLE = FLOATS | NUMBERS | BITS
 
@@ -163,6 +162,12 @@ def shift_right_logical(x: Any, y: Any) -> Any:
     return moved.astype(a.dtype)
 
 
+def population_count(x: Any) -> Array:
+    """How many bits are set."""
+    given = as_array(x)
+    return convert(td.bitwise_count(given), given.dtype)
+
+
 def clz(x: Any) -> Array:
     """How many bits above the highest set one are zero."""
     given = as_array(x)
@@ -246,6 +251,6 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
 
 
 OWN = """
-    betainc bitwise_not clamp clz complex conj div imag integer_pow mulhi pow real rem round
-    select select_n shift_right_logical
+    betainc bitwise_not clamp clz complex conj div imag integer_pow mulhi population_count pow real
+    rem round select select_n shift_right_logical
 """.split()  # noqa: SIM905
