@@ -147,6 +147,9 @@ def bitcast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
     return k.bitcast(x, dtype)
 
 
+bitcast.not_differentiable("bits do not change smoothly")
+
+
 def _lower_odd_f64(k: KernelBuilder, x: Val) -> Val:
     if x.dtype not in (i64, u64):
         return k.cast(x, f64)

@@ -448,7 +448,7 @@ def unflatten(shape: TreeDef, leaves: Iterable[Any]) -> Any:
     >>> unflatten(structure({"w": 0, "b": (0, None)}), [1, 2])
     {'b': (1, None), 'w': 2}
     """
-    if type(shape) is not TreeDef:
+    if not isinstance(shape, TreeDef):
         message = f"unflatten: expected a structure first, got {an(type(shape).__name__)}"
         hint = "td.tree.unflatten(td.tree.structure(tree), leaves)"
         raise TreeError(message, source=user_source(), hint=hint)
