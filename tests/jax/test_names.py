@@ -49,3 +49,15 @@ def test_all_folders_that_are_listed_are_there() -> None:
         found = port_names.lazy.module(module)
         assert all(getattr(found, folder) for folder in found.FOLDERS)
     assert not hasattr(port_names.lazy.module("tetrad.jax"), "export")
+
+
+FILES = sorted(
+    str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
+    for path in (ROOT / "tetrad" / "jax").rglob("*.py")
+)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_all_names_that_are_listed_are_there(path: str) -> None:
+    found = port_names.lazy.module(path)
+    assert not [name for name in dir(found) if not hasattr(found, name)]

@@ -38,8 +38,8 @@ def einsum(
     """The Einstein sum: axes with the same letter are matched, letters missing on the right are
     summed. `dtype` is that of the sums and the result, if not that of the operands; JAX calls it
     `preferred_element_type`; `precision` as in `matmul`. The order of products is chosen here,
-    whatever `optimize` says. The letters may also follow each operand, and come last for the result,
-    as lists of numbers.
+    whatever `optimize` says. Lists of numbers may follow each operand in place of the letters, and
+    come last for the result.
 
     >>> import tetrad as td
     >>> td.einsum("ij,jk->ik", td.eye(2), td.asarray([[1.0, 2.0], [3.0, 4.0]]))
@@ -77,7 +77,9 @@ def _spelled(*given: Any) -> tuple[str, tuple[Any, ...]]:
         )
     words = ["".join(map(_letter, one)) for one in lists]
     count = len(given) // 2
-    return ",".join(words[:count]) + "".join(f"->{w}" for w in words[count:]), given[: 2 * count : 2]
+    return ",".join(words[:count]) + "".join(f"->{w}" for w in words[count:]), given[
+        : 2 * count : 2
+    ]
 
 
 def _letter(number: Any) -> str:

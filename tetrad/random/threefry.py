@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.creation import positions, zeros
-from tetrad.arrays.functions import any as any_of
 from tetrad.arrays.functions import (
     abs,
     argmax,
@@ -37,6 +36,7 @@ from tetrad.arrays.functions import (
     topk,
     where,
 )
+from tetrad.arrays.functions import any as any_of
 from tetrad.arrays.manipulation import reshape, stack
 from tetrad.core.dtypes import (
     DType,
@@ -376,7 +376,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = float) -> Array:
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = float) -> Array:
     wanted = float_named("rayleigh", dtype)
     (factor,), sizes = _settings("rayleigh", (scale,), shape, wanted)
-    return factor * sqrt(-2.0 * log(uniform(key, sizes, wanted)))
+    return factor * sqrt(-2.0 * log(uniform(key, sizes, wanted)))  # type: ignore[no-any-return]
 
 
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = int) -> Array:
