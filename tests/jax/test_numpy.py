@@ -58,6 +58,12 @@ def test_singular_values_alone() -> None:
     assert alone.tolist() == [4, 3]
 
 
+def test_quotient_and_remainder_together() -> None:
+    for found in each_way(lambda x: divmod(x, 4), jnp.asarray([7, -7])):
+        assert [part.tolist() for part in found] == [[1, -2], [3, 1]]
+    assert [part.tolist() for part in divmod(7, jnp.asarray([2, -2]))] == [[3, -4], [1, -1]]
+
+
 BITS = [
     (np.float32([1.0, -0.0]), "int32", [1065353216, -(2**31)]),
     (np.int32([1065353216]), "float32", [1.0]),

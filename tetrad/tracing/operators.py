@@ -281,6 +281,12 @@ class Operators:
     def __rmod__(self, other: Any) -> Any:
         return self._operate("remainder", other, self)
 
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
+
     def __pow__(self, other: Any) -> Any:
         return self._operate("pow", self, other)
 
