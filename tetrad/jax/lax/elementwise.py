@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType
+from tetrad.core.dtypes import DType, named
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.jax._shell.tables import found, td
 from tetrad.tracing.array import Array, fail
@@ -163,9 +163,11 @@ def shift_right_logical(x: Any, y: Any) -> Any:
 
 
 def population_count(x: Any) -> Array:
-    """How many bits are set."""
-    given = as_array(x)
-    return convert(td.bitwise_count(given), given.dtype)
+    """How many bits are set, of a negative number too (NumPy counts those of its magnitude)."""
+    (given,) = of_one_dtype("population_count", (x,))
+    if given.dtype.kind not in "iu":
+        fail(DtypeError, f"lax.population_count: takes integers, got {given.type}")
+    return convert(td.bitwise_count(convert(given, named(f"u{given.dtype.bits}"))), given.dtype)
 
 
 def clz(x: Any) -> Array:
@@ -175,7 +177,7 @@ def clz(x: Any) -> Array:
     for step in (1, 2, 4, 8, 16, 32):
         if step < given.dtype.bits:
             left = left | shift_right_logical(left, convert(step, given.dtype))
-    return convert(given.dtype.bits - td.bitwise_count(left).astype(given.dtype), given.dtype)
+    return convert(given.dtype.bits - population_count(left), given.dtype)
 
 
 def mulhi(x: Any, y: Any) -> Any:
