@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -34,6 +35,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Iterator[None]:
     environment."""
     for name in [n for n in os.environ if n.startswith("TETRAD_") and n not in KEPT_FLAGS]:
         del os.environ[name]
+    # Hundreds of processes are started, which would compile the package's sources anew each time.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if (
         signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         and threading.current_thread() is threading.main_thread()

@@ -20,7 +20,7 @@ from tests.modules import ROOT
 
 PACKAGE = ROOT / "tetrad" / "__init__.pyi"
 ELEMENTWISE = ROOT / "tetrad" / "arrays" / "elementwise.pyi"
-FOLDERS = ("core/tree", "kernel", "linalg", "optim", "quant", "special")
+FOLDERS = ("core/tree", "kernel", "linalg", "nn", "optim", "quant", "random", "special")
 HEAD = """# What type checkers see of {}: made by `python -m tests.stubs`.
 # ruff: noqa
 # fmt: off

@@ -49,6 +49,8 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 NAME = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 WORD = re.compile(r"[A-Za-z_]\w*")
 FILE = re.compile(r"`([\w./]+\.py)`")
+TABLE = re.compile(r"(?:^\|.*\n)+", re.MULTILINE)
+RULE = re.compile(r"\|(?: *:?-+:? *\|)+")
 # of other libraries, or put together
 ELSEWHERE = {"dgetrf_", "dgetrf_64_", "scipy_dgetrf_64_", "yarn_", "q4_kx16"}
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -165,6 +167,14 @@ def run_example(example: Path, *words: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_table_has_one_head(page: Path) -> None:
+    """Else it is shown as text."""
+    tables = [found[0].splitlines() for found in TABLE.finditer(page.read_text() + "\n")]
+    rules = [[i for i, line in enumerate(table) if RULE.fullmatch(line)] for table in tables]
+    assert [table[0] for table, at in zip(tables, rules, strict=True) if at != [1]] == []
 
 
 # -- tables of the code ----------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def is_text(node: ast.stmt) -> bool:
 
 
 def named_processors(module: Module) -> Iterator[str]:
-    if not module.path.startswith("tetrad/backends/"):
+    if not module.path.startswith("tetrad/backends/") and PROCESSOR.search(module.text):
         for line in code_of(module).splitlines():
             if PROCESSOR.search(line):
                 yield f"{module.path}: {line.strip()}"
@@ -47,7 +47,7 @@ def imports_by_name(module: Module) -> Iterator[str]:
     """`importlib.util` looks for packages and loads none."""
     if module.path == LAZY:
         return
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Name) and node.id in ("__import__", "import_module"):
             yield f"{module.place(node)}: {node.id}"
         if isinstance(node, ast.Attribute) and node.attr == "import_module":
@@ -63,7 +63,7 @@ def crowded_folders(modules: Iterable[Module]) -> list[str]:
 def repeated_classes(modules: Iterable[Module]) -> dict[str, list[str]]:
     found = defaultdict(list)
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(module.place(node))
     return {name: places for name, places in found.items() if len(places) > 1}

@@ -27,7 +27,7 @@ def add(x: Any, y: Any) -> Array: ...
 from tetrad.arrays.statistics import all as all
 from tetrad.transforms.vmap import all_gather as all_gather
 from tetrad.transforms.collectives import all_to_all as all_to_all
-from tetrad.arrays.numpy_extras import allclose as allclose
+from tetrad.arrays.numpy.comparing import allclose as allclose
 from tetrad.arrays.statistics import max as _amax
 amax = _amax
 from tetrad.arrays.statistics import min as _amin
@@ -76,6 +76,7 @@ from tetrad.arrays.numpy.windows import bartlett as bartlett
 bfloat16: DType
 from tetrad.arrays.numpy.histograms import bincount as bincount
 from tetrad.explain.bisect import bisect as bisect
+from tetrad.arrays.numpy.bits import bitcast as bitcast
 def bitwise_and(x: Any, y: Any) -> Array: ...
 from tetrad.arrays.numpy.elementwise import bitwise_count as bitwise_count
 def bitwise_invert(x: Any) -> Array: ...
@@ -98,8 +99,8 @@ from tetrad.arrays.type_info import can_cast as can_cast
 from tetrad.arrays.numpy.elementwise import cbrt as cbrt
 cdouble: DType
 def ceil(x: Any) -> Array: ...
-from tetrad.transforms.custom import checkpoint as checkpoint
-from tetrad.transforms.custom import checkpoint_name as checkpoint_name
+from tetrad.transforms.recomputed import checkpoint as checkpoint
+from tetrad.transforms.recomputed import checkpoint_name as checkpoint_name
 checkpoint_policies: Any
 from tetrad.arrays.numpy.choosing import choose as choose
 from tetrad.arrays.functions import clip as clip
@@ -145,7 +146,7 @@ from tetrad.arrays.numpy.devices import device_count as device_count
 from tetrad.arrays.numpy.devices import device_get as device_get
 from tetrad.arrays.numpy.devices import device_put as device_put
 from tetrad.arrays.numpy.devices import devices as devices
-from tetrad.arrays.numpy_extras import diag as diag
+from tetrad.arrays.numpy.grids import diag as diag
 from tetrad.arrays.numpy.grids import diag_indices as diag_indices
 from tetrad.arrays.numpy.grids import diag_indices_from as diag_indices_from
 from tetrad.arrays.numpy.grids import diagflat as diagflat
@@ -190,6 +191,7 @@ from tetrad.arrays.numpy.elementwise import fabs as fabs
 from tetrad import fft as fft
 from tetrad.arrays.numpy.grids import fill_diagonal as fill_diagonal
 from tetrad.arrays.type_info import finfo as finfo
+from tetrad.arrays.numpy.elementwise import fix as fix
 from tetrad.arrays.sized import flatnonzero as flatnonzero
 from tetrad.arrays.manipulation import flip as flip
 from tetrad.arrays.numpy.arranging import fliplr as fliplr
@@ -253,11 +255,11 @@ int32: DType
 int64: DType
 int8: DType
 integer: type[Any]
-from tetrad.arrays.numpy_extras import interp as interp
+from tetrad.arrays.numpy.lines import interp as interp
 from tetrad.arrays.sets import intersect1d as intersect1d
 def invert(x: Any) -> Array: ...
 from tetrad.tracing.callbacks import io_callback as io_callback
-from tetrad.arrays.numpy_extras import isclose as isclose
+from tetrad.arrays.numpy.comparing import isclose as isclose
 from tetrad.arrays.numpy.elementwise import iscomplex as iscomplex
 from tetrad.arrays.numpy.comparing import iscomplexobj as iscomplexobj
 from tetrad.arrays.type_info import isdtype as isdtype
@@ -408,7 +410,7 @@ from tetrad.arrays.ravel import ravel_pytree as ravel_pytree
 def real(x: Any) -> Array: ...
 def reciprocal(x: Any) -> Array: ...
 def remainder(x: Any, y: Any) -> Array: ...
-from tetrad.transforms.custom import checkpoint as _remat
+from tetrad.transforms.recomputed import checkpoint as _remat
 remat = _remat
 from tetrad.arrays.manipulation import repeat as repeat
 from tetrad.arrays.manipulation import reshape as reshape
@@ -451,9 +453,9 @@ from tetrad.arrays.sorting import sort as sort
 from tetrad.arrays.numpy.ordering import sort_complex as sort_complex
 from tetrad.arrays.numpy.elementwise import spacing as spacing
 from tetrad import special as special
-from tetrad.arrays.numpy_extras import split as split
+from tetrad.arrays.numpy.joining import split as split
 def sqrt(x: Any) -> Array: ...
-def square(x: Any) -> Array: ...
+from tetrad.arrays.functions import square as square
 from tetrad.arrays.manipulation import squeeze as squeeze
 from tetrad.arrays.manipulation import stack as stack
 from tetrad import stats as stats
@@ -473,8 +475,8 @@ from tetrad.arrays.sorting import top_k as top_k
 from tetrad.arrays.sorting import topk as topk
 from tetrad.tracing.trace import trace as trace
 from tetrad.arrays.manipulation import transpose as transpose
-from tetrad.arrays.numpy_extras import trapezoid as trapezoid
-from tetrad.arrays.numpy_extras import trapezoid as _trapz
+from tetrad.arrays.numpy.lines import trapezoid as trapezoid
+from tetrad.arrays.numpy.lines import trapezoid as _trapz
 trapz = _trapz
 from tetrad.core import tree as tree
 from tetrad.core.tree import flatten as _tree_flatten

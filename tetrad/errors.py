@@ -19,6 +19,7 @@ from tetrad.core.errors import (
     ContextError,
     CopyError,
     DeadlineError,
+    DerivativeError,
     DispatchError,
     DtypeError,
     FactorError,
@@ -52,7 +53,8 @@ from tetrad.core.errors import (
 __all__ = [
     "AxisError", "BackendError", "BadInputs", "BoundsError", "BusyError", "Cancelled",
     "CheckError", "ClosedError", "CompileError",
-    "ContextError", "CopyError", "DeadlineError", "DispatchError", "DtypeError", "FactorError",
+    "ContextError", "CopyError", "DeadlineError", "DerivativeError", "DispatchError",
+    "DtypeError", "FactorError",
     "FileChangedError",
     "FileFormatError", "FileTooShortError", "FlagError", "HubError", "LogitsError", "NanError",
     "ParseError",

@@ -94,13 +94,11 @@ HOMES = {  # module -> names of it, loaded when first used
     "tracing.scopes": ("named_call", "named_scope"),
     "tracing.loops": ("cond", "fori_loop", "scan", "switch", "while_loop"),
     "transforms.collectives": ("all_to_all", "ppermute", "pshuffle", "psum_scatter"),
-    "transforms.custom": (
-        "checkpoint", "checkpoint_name", "checkpoint_policies", "custom_jvp", "custom_vjp", "remat",
-        "stop_gradient",
-    ),
+    "transforms.custom": ("custom_jvp", "custom_vjp", "stop_gradient"),
     "transforms.derivatives": ("grad", "jvp", "linearize", "value_and_grad", "vjp"),
     "transforms.jacobians": ("hessian", "jacfwd", "jacrev", "wirtinger"),
     "transforms.linear_transpose": ("linear_transpose",),
+    "transforms.recomputed": ("checkpoint", "checkpoint_name", "checkpoint_policies", "remat"),
     "transforms.rows": ("associative_scan", "map"),
     "transforms.vmap": (
         "all_gather", "axis_index", "axis_size", "pmax", "pmean", "pmin", "psum", "vmap",

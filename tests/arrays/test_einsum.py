@@ -56,6 +56,13 @@ def test_random_subscripts(data: st.DataObject) -> None:
     np.testing.assert_array_equal(td.einsum(subscripts, *arrays), np.einsum(subscripts, *arrays))
 
 
+def test_booleans_are_joined_by_or() -> None:
+    a = np.array([[True, False], [False, False]])
+    for subscripts in ("ij->i", "ij->", "ij->ji", "ij->j"):
+        found = td.einsum(subscripts, a)
+        assert found.dtype is td.bool and found.tolist() == np.einsum(subscripts, a).tolist()
+
+
 def test_an_axis_of_size_one_broadcasts() -> None:
     a, b = np.ones((2, 1)), np.arange(6.0).reshape(3, 2)
     np.testing.assert_array_equal(
@@ -87,3 +94,16 @@ def test_symbolic_sizes() -> None:
         x, y = np.ones((n, 2)), np.arange(3.0 * n).reshape(n, 3)
         np.testing.assert_array_equal(f(x, y), x.T @ y)
     assert f.compiles == 1
+
+
+def test_letters_as_lists_of_numbers() -> None:
+    x, y = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(3, 4)
+    for parts in (
+        (x, [0, 1], y, [1, 2], [0, 2]), (x, [2, 1], y, [1, 0]), (x, [..., 1], y, [1, 2], [..., 2]),
+        (y, [30, 2], [2, 30]), (x, (0, 1), ()),
+    ):  # fmt: skip
+        np.testing.assert_allclose(td.einsum(*parts), np.einsum(*parts))
+    with pytest.raises(td.errors.ShapeError, match="axes are numbers from 0 to 51, got 52"):
+        td.einsum(x, [0, 52], [0])
+    with pytest.raises(td.errors.ShapeError, match="a text of letters first"):
+        td.einsum(x, y)

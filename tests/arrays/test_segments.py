@@ -52,8 +52,26 @@ def test_errors() -> None:
         td.segment_sum(np.ones(2), np.ones(2))
     with pytest.raises(ShapeError, match="segment_min: needs a number for each row"):
         td.segment_min(np.ones(2), np.array([0]))
-    with pytest.raises(DtypeError, match="segment_max: takes numbers"):
-        td.segment_max(np.array([True]), np.array([0]))
+
+
+@WAYS
+def test_bools_are_folded(way: Any) -> None:
+    x, ids = np.array([True, False, True]), np.array([0, 0, 2])
+    for name, want in {
+        "sum": [1, 0, 1],
+        "prod": [0, 1, 1],
+        "max": [1, 0, 1],
+        "min": [0, 1, 1],
+    }.items():
+        fold = way(lambda x, ids, name=name: getattr(td, f"segment_{name}")(x, ids, 3))
+        assert fold(x, ids).tolist() == [bool(v) for v in want]
+
+
+@WAYS
+def test_rows_may_have_several_leading_axes(way: Any) -> None:
+    x, ids = np.arange(12.0).reshape(2, 2, 3), np.array([[0, 1], [1, -1]])
+    fold = way(lambda x, ids: td.segment_sum(x, ids, 2))
+    assert fold(x, ids).tolist() == [[0, 1, 2], [9, 11, 13]]
 
 
 def test_derivatives() -> None:

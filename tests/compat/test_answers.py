@@ -7,7 +7,6 @@ from typing import Any, cast
 from tetrad.compat.answers import (
     chat_chunks,
     chat_completion,
-    chat_logprobs,
     completion,
     completion_chunks,
     legacy_logprobs,
@@ -16,6 +15,7 @@ from tetrad.compat.answers import (
 )
 from tetrad.core.record import replace
 from tetrad.models.decoding.generation import Completion, Logprob, Piece, Timings
+from tetrad.models.decoding.openai_shapes import chat_logprobs
 from tetrad.models.decoding.sampling import Chance
 from tetrad.text.tokenizer import Tokenizer
 from tetrad.text.tools import AnswerParser, CallArguments, CallBegins, ReasoningDelta, ToolCall

@@ -240,7 +240,7 @@ def test_a_constant_the_function_did_not_tell_of_is_traced() -> None:
 def test_of_two_arrays_in_one_place_nobody_knows_which_is_meant() -> None:
     for _ in range(2):
         made = Layer(LARGE[0], LARGE[1], SMALL[:1])
-        made.weights[1] = Array.from_numpy(made.weights[0].view)
+        made.weights[1] = Array.from_numpy(made.weights[0].memory)
         results(made.known())
         assert made.traced == 1
 

@@ -10,7 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import tetrad.quant.lanes  # noqa: F401  (declares the quantised types)
+import tetrad as td
+import tetrad.quant.lanes
 from tests.modules import ROOT
 from tetrad.core import dtypes as d
 from tetrad.core.errors import DtypeError
@@ -100,6 +101,30 @@ NOT_DTYPES = ["float33", "", np.clongdouble, object, ">f4", np.dtype(">f4"), [("
 def test_what_is_no_dtype_is_refused_with_the_known_ones(like: object) -> None:
     with pytest.raises(DtypeError, match="hint: known dtypes: float16, bfloat16, float32"):
         d.as_dtype(like)
+
+
+@pytest.mark.parametrize("dtype", d.ARRAY_DTYPES, ids=repr)
+def test_letters_of_numpy_mean_what_they_mean_there(dtype: d.DType) -> None:
+    if dtype is d.bf16:
+        return
+    for letters in (dtype.np.str, "=" + dtype.np.str[1:], dtype.np.char):
+        assert d.as_dtype(letters) is dtype, letters
+    if dtype.np.str[1:] not in d.TWO_MEANINGS:
+        assert d.as_dtype(dtype.np.str[1:]) is dtype
+
+
+@pytest.mark.parametrize(
+    ("name", "numpys", "ours"), [("i8", "int64", "int8"), ("u8", "uint64", "uint8")]
+)
+def test_a_name_with_two_meanings_is_refused(name: str, numpys: str, ours: str) -> None:
+    assert np.dtype(name).name == numpys and d.named(name).name == ours
+    with pytest.raises(DtypeError, match=f"{numpys} in NumPy, {ours} as graphs print it"):
+        d.as_dtype(name)
+
+
+def test_an_array_is_no_dtype() -> None:
+    with pytest.raises(DtypeError, match="expected a dtype, got an array"):
+        d.as_dtype(td.ones(3))
 
 
 def test_what_knows_bf16_is_loaded_when_it_is_met() -> None:

@@ -32,7 +32,7 @@ def sharing(literal: Literal, values: np.ndarray, origin: Literal | None = None)
 
 
 def shown(x: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-    seen: np.ndarray = x.view.view()
+    seen: np.ndarray = x.memory.view()
     seen.flags.writeable = False
     return seen
 

@@ -102,3 +102,12 @@ def test_settings_that_ask_for_what_is_not_here() -> None:
     jax.config.update("jax_platform_name", "cpu")
     assert jax.config.read("jax_platform_name") == "cpu"
     jax.config.update("jax_platform_name", None)
+
+
+def test_arrays_are_put_where_shardings_say() -> None:
+    mesh = jax.make_mesh((1,), ("x",))
+    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    put = jax.device_put({"a": X, "b": X}, {"a": place, "b": jax.devices()[0]}, may_alias=False)
+    assert put["a"].sharding == put["b"].sharding == jax.sharding.SingleDeviceSharding()
+    with pytest.raises(RuntimeError, match="no back end 'gpu'"):
+        jax.devices("gpu")

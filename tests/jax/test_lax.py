@@ -63,3 +63,27 @@ def test_stages_are_types() -> None:
     assert isinstance(function, jax.stages.Wrapped)
     assert isinstance(lowered, jax.stages.Lowered)
     assert isinstance(lowered.compile(), jax.stages.Compiled)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_one_triangle_is_read(lower: bool) -> None:
+    whole = np.asarray([[4, 2], [2, 5]], np.float32)
+    half = jnp.asarray(np.tril(whole) if lower else np.triu(whole))
+    vectors, values = lax.linalg.eigh(half, lower=lower, symmetrize_input=False)
+    np.testing.assert_allclose(vectors * values @ vectors.T, whole, rtol=1e-5)
+    factor = jax.scipy.linalg.cholesky(half, lower=lower)
+    np.testing.assert_allclose(factor @ factor.T if lower else factor.T @ factor, whole, rtol=1e-5)
+
+
+def test_bits_as_another_dtype() -> None:
+    x = jnp.asarray(np.float32([1.5, -2.0]))
+    for run in (lax.bitcast_convert_type, jax.jit(lax.bitcast_convert_type, static_argnums=1)):
+        words = run(x, np.dtype("int32"))
+        assert words.tolist() == np.float32([1.5, -2]).view(np.int32).tolist()
+        assert run(words, np.dtype("float32")).tolist() == [1.5, -2]
+
+
+def test_numbers_of_fewer_bits() -> None:
+    x = jnp.asarray(np.float32([1.3, 1.5, -2.7]))
+    assert lax.reduce_precision(x, 8, 1).tolist() == [1.5, 1.5, -3.0]
+    assert lax.reduce_precision(x, 8, 2).tolist() == [1.25, 1.5, -2.5]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pkgutil
 import sys
+from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
@@ -44,8 +47,22 @@ def test_what_is_not_offered_is_an_error(name: str) -> None:
         port_names.lazy.module(f"tetrad.jax.{name}")
 
 
-def test_all_folders_that_are_listed_are_there() -> None:
-    for module in ("tetrad.jax", "tetrad.jax.scipy", "tetrad.jax.experimental"):
-        found = port_names.lazy.module(module)
-        assert all(getattr(found, folder) for folder in found.FOLDERS)
-    assert not hasattr(port_names.lazy.module("tetrad.jax"), "export")
+def modules(path: str = "tetrad.jax") -> Iterator[ModuleType]:
+    """The module of this path, and all below it."""
+    found = port_names.lazy.module(path)
+    yield found
+    for each in pkgutil.iter_modules(getattr(found, "__path__", ())):
+        yield from modules(f"{path}.{each.name}")
+
+
+@pytest.mark.parametrize("module", list(modules()), ids=lambda m: m.__name__)
+def test_every_name_that_a_module_lists_is_there(module: ModuleType) -> None:
+    assert [name for name in dir(module) if not hasattr(module, name)] == []
+
+
+def test_private_modules_are_the_public_ones() -> None:
+    private = port_names.lazy.module("tetrad.jax._src.core")
+    assert private is port_names.lazy.module("tetrad.jax").core
+    absent = port_names.lazy.module("tetrad.jax.interpreters.mlir")
+    with pytest.raises(UnsupportedError, match=r"jax\.interpreters\.mlir\.register_lowering"):
+        absent.register_lowering()

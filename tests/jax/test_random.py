@@ -24,6 +24,9 @@ EXACT = [  # of PRNGKey(42)
     (lambda k: R.choice(k, 10, (3,), replace=False), [7, 4, 2]),
     (lambda k: R.choice(k, 10, (4,)), [4, 4, 1, 9]),
     (lambda k: R.bits(k, (4,), "uint8"), [162, 217, 249, 215]),
+    (lambda k: R.geometric(k, 0.3, (6,)), [3, 2, 2, 2, 3, 2]),
+    (lambda k: R.poisson(k, 3.0, (8,)), [6, 2, 2, 1, 5, 2, 3, 3]),
+    (lambda k: R.poisson(k, 30.0, (6,)), [34, 35, 24, 26, 22, 25]),
 ]  # fmt: skip
 NEAR = [
     (lambda k: R.uniform(k, (4,)), [0.48871, 0.6798, 0.61627, 0.56102]),
@@ -36,6 +39,20 @@ NEAR = [
     (lambda k: R.truncated_normal(k, -1.0, 2.0, (4,)), [0.1477, 0.56844, 0.42103, 0.29997]),
     (lambda k: R.uniform(k, (3,), "bfloat16"), [0.632812, 0.84375, 0.96875]),
     (lambda k: R.uniform(k, (3,), "float16"), [0.0762, 0.1904, 0.9756]),
+    (lambda k: R.gamma(k, 2.5, (4,)), [4.37808, 1.50079, 4.19411, 1.56431]),
+    (lambda k: R.gamma(k, 0.3, (4,)), [0.43625, 0.3201, 1.03847, 0.00432]),
+    (lambda k: R.loggamma(k, 0.05, (3,)), [-9.97271, -4.22736, -4.48363]),
+    (lambda k: R.beta(k, 2.0, 3.0, (3,)), [0.43196, 0.31282, 0.63687]),
+    (lambda k: R.dirichlet(k, np.float32([1, 2, 3])), [0.26473, 0.1348, 0.60047]),
+    (lambda k: R.t(k, 3.0, (3,)), [0.08987, -1.73575, 2.35202]),
+    (lambda k: R.chisquare(k, 3.0, shape=(3,)), [5.87071, 1.39785, 5.55942]),
+    (lambda k: R.f(k, 3.0, 4.0, shape=(3,)), [0.74487, 0.47861, 0.23295]),
+    (lambda k: R.maxwell(k, (3,)), [0.55358, 0.29329, 1.7086]),
+    (lambda k: R.rayleigh(k, 2.0, (3,)), [2.3933, 1.75718, 1.96788]),
+    (lambda k: R.double_sided_maxwell(k, 0.0, 1.0, (3,)), [-1.38102, -0.67569, 2.22202]),
+    (lambda k: R.generalized_normal(k, 3.0, (3,)), [-0.69371, -0.27624, 0.83346]),
+    (lambda k: R.ball(k, 3), [0.3234, 0.06134, 0.01824]),
+    (lambda k: R.wald(k, 1.0, (3,)), [1.07886, 1.61878, 0.29691]),
 ]
 
 

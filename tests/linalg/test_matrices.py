@@ -75,6 +75,12 @@ def test_cho_solve(lower: bool) -> None:
           np.linalg.solve(S, B))  # fmt: skip
 
 
+@pytest.mark.parametrize("lower", [True, False])
+def test_cho_factor_reads_one_triangle(lower: bool) -> None:
+    half = np.tril(S) if lower else np.triu(S)
+    close(linalg.cho_factor(td.asarray(half), lower)[0], linalg.cholesky(S, upper=not lower))
+
+
 @pytest.mark.parametrize("trans", [0, 1, "T", "C"])
 @pytest.mark.parametrize("lower", [False, True])
 def test_solve_triangular(trans: Any, lower: bool) -> None:

@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 import tetrad as td
-from tests.models.folders import golden, golden_folder, names, tensors_of, weight, write_folder
+from tests.formats.folder_mutants import campaign
+from tests.models.folders import (
+    golden,
+    golden_folder,
+    names,
+    tensors_of,
+    weight,
+    wordpiece,
+    write_folder,
+)
 from tetrad import quant
 from tetrad.cli import options
 from tetrad.core.errors import (
@@ -259,6 +268,12 @@ def test_a_wrong_field_is_named(
     assert caught.value.part.startswith(f"field {part}")
 
 
+def test_damaged_folders_are_models_or_refused(tmp_path: Path) -> None:
+    """Words of any file changed; `make test-slow` tries many more."""
+    outcomes = campaign(first=0, count=300, folder=tmp_path, every=100)
+    assert sum(outcomes.values()) == 300 and outcomes["a model"] and outcomes["FileFormatError"]
+
+
 def test_an_unknown_kind_of_model_is_said(tmp_path: Path) -> None:
     config = golden("bert")["config"] | {"model_type": "t5"}
     with pytest.raises(UnsupportedError, match=r"'t5' is not known\n  hint: known: .*bert"):
@@ -332,6 +347,17 @@ def test_a_wrong_file_is_named(tmp_path: Path, file: str, text: str | None, mess
     with pytest.raises(FileFormatError, match=message) as caught:
         td.load(folder)
     assert caught.value.file.startswith(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["single", "pair"])
+def test_a_template_with_unknown_tokens_is_refused(tmp_path: Path, kind: str) -> None:
+    """The library panics when it meets one: no `Exception`, and not before the first text."""
+    whole = wordpiece()
+    whole["post_processor"][kind][-1]["SpecialToken"]["id"] = "[UNKNOWN]"
+    folder = write_folder(tmp_path, golden("bert")["config"], tensors_of("bert"), whole)
+    with pytest.raises(FileFormatError, match="post_processor") as caught:
+        td.load(folder)
+    assert caught.value.file == str(folder / "tokenizer.json")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")

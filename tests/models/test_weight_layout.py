@@ -57,8 +57,8 @@ def test_every_format_is_laid_out_wherever_it_lies(
     assert list(weights) == list(file.tensors)
     for name, weight in weights.items():
         assert weight.dtype is DTYPES[file.tensors[name].format] and weight.shape == (33, COLUMNS)
-        assert weight.view.__array_interface__["data"][0] % 64 == 0
-        np.testing.assert_array_equal(weight.view, bytes_of(file, name))
+        assert weight.memory.__array_interface__["data"][0] % 64 == 0
+        np.testing.assert_array_equal(weight.memory, bytes_of(file, name))
 
 
 def test_rows_come_in_the_order_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,9 +68,9 @@ def test_rows_come_in_the_order_asked_for(tmp_path: Path, monkeypatch: pytest.Mo
     for small in (0, packed.SMALL):
         monkeypatch.setattr(packed, "SMALL", small)
         weights, _ = load_weights(file, lambda name: order if name != "b" else None)
-        np.testing.assert_array_equal(weights["a"].view, bytes_of(file, "a", order))
-        np.testing.assert_array_equal(weights["b"].view, bytes_of(file, "b"))
-        np.testing.assert_array_equal(weights["c"].view, floats[order])
+        np.testing.assert_array_equal(weights["a"].memory, bytes_of(file, "a", order))
+        np.testing.assert_array_equal(weights["b"].memory, bytes_of(file, "b"))
+        np.testing.assert_array_equal(weights["c"].memory, floats[order])
 
 
 def test_matrices_above_one_another_become_one(tmp_path: Path) -> None:
@@ -78,21 +78,21 @@ def test_matrices_above_one_another_become_one(tmp_path: Path) -> None:
     file = written(tmp_path, {"experts": low_bit("q6_k", 16, 0, 3), "floats": floats})
     weights, _ = load_weights(file, lambda name: None)
     assert weights["experts"].shape == (48, COLUMNS) and weights["floats"].shape == (12, 8)
-    np.testing.assert_array_equal(weights["experts"].view, bytes_of(file, "experts"))
+    np.testing.assert_array_equal(weights["experts"].memory, bytes_of(file, "experts"))
 
 
 def test_weights_outlive_the_file(tmp_path: Path) -> None:
     with written(tmp_path, {"a": low_bit("q4_1", 16), "b": np.ones(3, np.float32)}) as file:
         want, (weights, _) = bytes_of(file, "a"), load_weights(file, lambda name: None)
     os.remove(tmp_path / "model.gguf")
-    np.testing.assert_array_equal(weights["a"].view, want)
-    np.testing.assert_array_equal(weights["b"].view, np.ones(3, np.float32))
+    np.testing.assert_array_equal(weights["a"].memory, want)
+    np.testing.assert_array_equal(weights["b"].memory, np.ones(3, np.float32))
 
 
 def test_a_file_without_low_bit_tensors(tmp_path: Path) -> None:
     file = written(tmp_path, {"a": np.ones((2, 3), np.float16)})
     np.testing.assert_array_equal(
-        load_weights(file, lambda name: None)[0]["a"].view, np.ones((2, 3))
+        load_weights(file, lambda name: None)[0]["a"].memory, np.ones((2, 3))
     )
 
 

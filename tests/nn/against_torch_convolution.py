@@ -2,7 +2,7 @@
 root of the repository:
 
     python -m venv peer && peer/bin/pip install torch
-    PYTHONPATH=. peer/bin/python tests/nn/against_torch_convolution.py [count]
+    PYTHONPATH=. peer/bin/python tests/nn/against_torch_convolution.py [count] [first seed]
 
 The oracle is PyTorch in double precision on the same numbers. One line for every hundred cases: the
 largest difference beside the largest number of each result, of f64, f32 and the halves, compiled;
@@ -64,6 +64,8 @@ def drawn(rng: np.random.Generator) -> Drawn:
             int(rng.integers(0, max(s, d))) for s, d in zip(stride, dilation, strict=True)
         ]
         settings["padding"] = [min(p, r - 1) for p, r in zip(padding, room, strict=True)]
+        each = zip(sizes, settings["padding"], room, stride, strict=True)
+        sizes = [max(n, (2 * p - r) // s + 2) for n, p, r, s in each]  # results are not empty
     x = rng.standard_normal((pick(rng, 1, 2, 3), groups * inputs, *sizes))
     arrays = [x, rng.standard_normal((*channels, *taps)), rng.standard_normal(groups * outputs)]
     ours, theirs = (BACK if is_back else FORWARD)[axes]
@@ -106,9 +108,9 @@ def rounded(arrays: list[np.ndarray], dtype: str) -> list[np.ndarray]:
     return [np.asarray(td.astype(td.asarray(a, dtype=dtype), "float64")) for a in arrays]
 
 
-def main() -> int:
-    count, worst, wrong = int(sys.argv[1]) if len(sys.argv) > 1 else 300, dict[str, float](), 0
-    for seed in range(count):
+def main(count: int = 300, first: int = 0) -> int:
+    worst, wrong = dict[str, float](), 0
+    for seed in range(first, first + count):
         case = drawn(np.random.default_rng(seed))
         for dtype in ("float64", pick(np.random.default_rng(seed), *list(BOUNDS)[1:])):
             arrays = rounded(case.arrays, dtype)
@@ -119,8 +121,10 @@ def main() -> int:
             if apart > BOUNDS[dtype]:
                 wrong += 1
                 print(f"seed {seed} {dtype}: {apart:.1e}", case.settings, case.is_last)
-        if seed % 100 == 99:
-            print(seed + 1, {key: f"{value:.1e}" for key, value in worst.items()}, flush=True)
+        if (seed - first) % 100 == 99:
+            print(
+                seed - first + 1, {key: f"{value:.1e}" for key, value in worst.items()}, flush=True
+            )
     print(f"{count} cases, {wrong} wrong")
     return int(wrong > 0)
 
@@ -132,4 +136,4 @@ def distance(got: np.ndarray, want: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(int, sys.argv[1:])))

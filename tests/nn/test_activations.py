@@ -280,3 +280,14 @@ def test_cumsum_vectors_fix_20(dtype: Any) -> None:
     pulls_back(shifted, [x[0]], ct, [np.array([9.0, 7, 4, 0])], dtype)
     column = lambda x: td.cumulative_sum(x, axis=0)  # noqa: E731
     pulls_back(column, [x.T], np.stack([ct, ct], 1), [np.stack([[10.0, 9, 7, 4]] * 2, 1)], dtype)
+
+
+def test_the_sign_of_a_sum_of_exponentials() -> None:
+    x, b = np.float32([1.0, 2.0, 3.0]), np.float32([1.0, 2.0, -3.0])
+    size, sign = td.nn.logsumexp(td.asarray(x), b=b, return_sign=True)
+    total = np.sum(b * np.exp(x))
+    np.testing.assert_allclose([size, sign], [np.log(-total), -1.0], rtol=1e-6)
+    rows = td.nn.logsumexp(td.asarray([x, -np.inf * x]), 1, keepdims=True, return_sign=True)
+    np.testing.assert_allclose(rows[0], [[np.log(np.exp(x).sum())], [-np.inf]], rtol=1e-6)
+    assert rows[1].tolist() == [[1], [0]]
+    assert td.nn.logsumexp(td.asarray([np.inf, 1.0]), return_sign=True)[1].tolist() == 1

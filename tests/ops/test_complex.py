@@ -111,7 +111,7 @@ def test_parts_of_arrays() -> None:
     ("what", "function"),
     [
         ("less: takes f32.*got c64", lambda z: z < z),
-        ("reduce_max: takes f32.*got c64", td.max),
+        ("max: takes f32.*got c64", td.max),
         ("maximum: takes f32.*got c64", lambda z: td.clip(z, 0, 1)),
         ("floor: takes f32.*got c64", td.floor),
         ("argmax: takes f32.*got c64", td.argmax),

@@ -55,6 +55,27 @@ def test_updates_reach_through_calls_and_leave_the_callers_arrays_alone() -> Non
     assert not any(np.asarray(c).any() for c in given)
 
 
+@pytest.mark.parametrize("rows, kernels", [(100, 0), (5000, 1)])
+def test_a_large_argument_is_copied_by_a_kernel(rows: int, kernels: int) -> None:
+    x = np.arange(rows * 20, dtype=np.float32).reshape(rows, 20)
+    given, places = td.asarray(x), np.array([3, 3, 99])
+
+    def change(x: Array, u: Array) -> tuple[Array, Array]:
+        return x.at[places].add(u), td.sum(x)
+
+    for donated in ((), (0,)):
+        call = td.jit(change, donate_argnums=donated)
+        names = [k.name for k in td.explain(call)(given, td.ones((3, 20))).kernels]
+        assert sum(name.startswith("copy") for name in names) == (0 if donated else kernels)
+    want = x.copy()
+    np.add.at(want, places, 1.0)
+    for _ in range(2):
+        changed, total = td.jit(change)(given, td.ones((3, 20)))
+        np.testing.assert_array_equal(np.asarray(changed), want)
+        np.testing.assert_allclose(float(total), x.sum(dtype=np.float64), rtol=1e-6)
+        np.testing.assert_array_equal(np.asarray(given), x)
+
+
 def test_a_donated_array_is_changed_where_it_lies() -> None:
     owned = td.jit(lambda a, b: (a + 0, b + 0))(*caches())
     places = [a._storage.ptr for a in owned]

@@ -245,3 +245,12 @@ def test_the_functions_that_networks_use_are_the_same() -> None:
 def test_functions_are_found_by_what_others_call_them(name: str) -> None:
     with pytest.raises(AttributeError, match=r"; here it is td\.special\.\w+$"):
         getattr(td, name)
+
+
+def test_gamma_next_to_its_pole_at_0() -> None:
+    with td.config.context(default_float="float64"):
+        x = np.array(
+            [s * a for a in (1e-307, 1e-200, 1e-155, 1e-100, 1e-17, 1e-16) for s in (1, -1)]
+        )
+        for f in (td.special.gamma, td.jit(td.special.gamma)):
+            np.testing.assert_allclose(np.asarray(f(x)), special.gamma(x), rtol=1e-15)

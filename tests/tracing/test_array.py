@@ -40,7 +40,7 @@ def test_only_memory_that_nobody_can_write_to_is_shared() -> None:
 
 def test_dlpack_round_trip() -> None:
     x = td.asarray([[1, 2], [3, 4]])
-    assert np.array_equal(np.from_dlpack(x), x.view)
+    assert np.array_equal(np.from_dlpack(x), x.memory)
     assert td.from_dlpack(np.arange(3, dtype=np.int64)).dtype is td.int64
     assert x.__dlpack_device__() == (1, 0)
 

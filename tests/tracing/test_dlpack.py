@@ -91,3 +91,31 @@ def test_torch(name: str) -> None:
         assert taken.tolist() == tensor.tolist()
     given = torch.from_dlpack(taken)
     assert given.dtype is kind and given.tolist() == tensor.tolist()
+
+
+def test_a_library_that_writes_to_read_only_memory_gets_a_copy() -> None:
+    asking = {"__name__": "torch.utils.dlpack"}
+    exec("def ask(x, **given): return x.__dlpack__(max_version=(1, 0), **given)", asking)
+    ask: Any = asking["ask"]
+
+    class Asking(Old):
+        def __dlpack__(self, **_: object) -> Any:
+            return ask(self.x)
+
+    x = td.ones(3)
+    taken = np.from_dlpack(Asking(x))
+    taken[0] = 5
+    assert x.tolist() == [1, 1, 1]
+    with pytest.raises(BufferError, match=r"copy=False, but PyTorch may write to f32\[3\]"):
+        ask(x, copy=False)
+
+
+def test_torch_does_not_write_to_arrays() -> None:
+    torch = pytest.importorskip("torch")
+    for take in (torch.from_dlpack, torch.asarray, torch.as_tensor):
+        for dtype in (td.float32, td.bfloat16):
+            x = td.ones(3, dtype=dtype)
+            double = td.jit(lambda y, x=x: x * y)
+            tensor = take(x)
+            tensor += 1
+            assert x.tolist() == double(td.ones(3)).tolist() == [1, 1, 1]

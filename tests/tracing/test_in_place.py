@@ -205,10 +205,10 @@ def test_an_array_is_in_a_list_as_itself() -> None:
 def test_own_memory_is_written_in_place() -> None:
     x = td.zeros(1000)
     x[0] = 1
-    place = x.view.__array_interface__["data"][0]
+    place = x.memory.__array_interface__["data"][0]
     x[1] = 2
     alone = threading.active_count() == 1
-    assert (x.view.__array_interface__["data"][0] == place) is alone
+    assert (x.memory.__array_interface__["data"][0] == place) is alone
     seen = np.asarray(x)
     x[2] = 3
     assert seen[2] == 0 and x[2] == 3

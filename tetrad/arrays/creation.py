@@ -18,7 +18,6 @@ from tetrad.core import lazy
 from tetrad.core.dtypes import PYTHON_NUMBERS, DType, default_complex, default_float, f64, i32, i64
 from tetrad.core.errors import CopyError, DtypeError, ShapeError, UnsupportedError, an
 from tetrad.core.floats import guarded
-from tetrad.core.op import REGISTRY
 from tetrad.core.owners import is_lasting, own_copy
 from tetrad.core.promotion import as_float, result_dtype
 from tetrad.core.sizes import SizeExpr, is_static
@@ -27,12 +26,12 @@ from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.operands import (
     NIBBLE_RANGE,
+    apply,
     as_array,
     check_device,
     check_shape,
     convert,
     dtype_of,
-    elementwise,
     expand,
     filled,
     is_operand,
@@ -103,7 +102,7 @@ def asarray(
     result = made if wanted is None else convert(made, wanted)
     is_there = isinstance(obj, Array) and not isinstance(obj, TracedArray)
     if copy and is_there and result.type is obj.type:
-        return Array.from_bytes(own_copy(result.view), result.type)
+        return Array.from_bytes(own_copy(result.memory), result.type)
     return result
 
 
@@ -415,20 +414,20 @@ def _between_arrays(
     kind = as_float(result_dtype([kind_of(start), kind_of(stop)]))
     first, last = (asarray(v, kind) for v in (start, stop))
     steps = count - 1 if endpoint else count
-    apart = elementwise(REGISTRY["subtract"], (last, first), {})
-    step = elementwise(REGISTRY["divide"], (apart, float(steps) if steps > 0 else math.nan), {})
+    apart = apply("subtract", last, first)
+    step = apply("divide", apart, float(steps) if steps > 0 else math.nan)
     shape = (count, *(1,) * step.ndim)
     places = reshape(convert(positions(count), kind.real), shape)
     # the share of the way, not so many steps: the middle between -a and a is 0
-    share = elementwise(REGISTRY["divide"], (places, float(max(steps, 1))), {})
-    way = elementwise(REGISTRY["multiply"], (apart, share), {})
-    made = elementwise(REGISTRY["add"], (way, first), {})
+    share = apply("divide", places, float(max(steps, 1)))
+    way = apply("multiply", apart, share)
+    made = apply("add", way, first)
     if endpoint and count > 1:
-        is_last = elementwise(REGISTRY["equal"], (places, float(steps)), {})
-        made = elementwise(REGISTRY["where"], (is_last, last, made), {})
+        is_last = apply("equal", places, float(steps))
+        made = apply("where", is_last, last, made)
     wanted = kind if dtype is None else dtype_of(dtype)
     if wanted.is_integer:
-        made = elementwise(REGISTRY["floor"], (made,), {})
+        made = apply("floor", made)
     return moveaxis(convert(made, wanted), 0, axis), step
 
 
@@ -452,8 +451,8 @@ def _compare(how: str, rows: Any, columns: Any, k: int) -> Array:
     if not isinstance(k, Array):  # all diagonals outside of the matrix are alike
         low, high = (n if isinstance(n, int) else FAR for n in (rows, columns))
         k = max(-low, min(index(k), high))
-    row = elementwise(REGISTRY["add"], (expand_dims(positions(rows), axis=1), k), {})
-    return elementwise(REGISTRY[how], (row, expand_dims(positions(columns), axis=0)), {})
+    row = apply("add", expand_dims(positions(rows), axis=1), k)
+    return apply(how, row, expand_dims(positions(columns), axis=0))
 
 
 def tril(m: Any, k: int = 0) -> Array:
@@ -475,7 +474,7 @@ def _triangle(name: str, how: str, x: Array, k: int) -> Array:
     if x.ndim < 2:
         fail(ShapeError, f"{name}: needs at least two axes, got {x.type}")
     mask = _compare(how, x.shape[-2], x.shape[-1], k)
-    return elementwise(REGISTRY["where"], (mask, x, scalar(0, x.dtype)), {})
+    return apply("where", mask, x, scalar(0, x.dtype))
 
 
 def meshgrid(

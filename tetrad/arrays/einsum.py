@@ -13,12 +13,11 @@ import numpy as np
 
 from tetrad.arrays.indexing import permuted, reshaped, sliced
 from tetrad.arrays.linear import check_precision, in_dtype, product_in
-from tetrad.core.dtypes import DType
+from tetrad.core.dtypes import DType, bool_
 from tetrad.core.errors import ShapeError
-from tetrad.core.op import REGISTRY
 from tetrad.core.sizes import Size, SizeExpr, product
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import convert, elementwise, expand, owned, run
+from tetrad.tracing.operands import apply, convert, expand, owned, run
 
 Labels = str  # one letter per axis
 Term = tuple[Array, Labels]
@@ -27,9 +26,9 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def einsum(
-    subscripts: str,
+    subscripts: Any,
     /,
-    *operands: Array,
+    *operands: Any,
     dtype: Any = None,
     preferred_element_type: Any = None,
     precision: Any = None,
@@ -38,13 +37,16 @@ def einsum(
     """The Einstein sum: axes with the same letter are matched, letters missing on the right are
     summed. `dtype` is that of the sums and the result, if not that of the operands; JAX calls it
     `preferred_element_type`; `precision` as in `matmul`. The order of products is chosen here,
-    whatever `optimize` says.
+    whatever `optimize` says. The letters may also follow each operand, and come last for the
+    result, as lists of numbers.
 
     >>> import tetrad as td
     >>> td.einsum("ij,jk->ik", td.eye(2), td.asarray([[1.0, 2.0], [3.0, 4.0]]))
     Array([[1., 2.],
            [3., 4.]], float32)
     """
+    if not isinstance(subscripts, str):
+        subscripts, operands = _spelled(subscripts, *operands)
     check_precision("einsum", precision)
     arrays, kind = in_dtype("einsum", [owned(x) for x in operands], dtype, preferred_element_type)
     inputs, output = _parse(subscripts, arrays)
@@ -61,6 +63,30 @@ def einsum(
     shape = tuple(sizes[letter] for letter in output)
     ones = tuple(sizes[letter] if letter in labels else 1 for letter in output)
     return convert(expand(reshaped(x, ones), shape), kind)
+
+
+def _spelled(*given: Any) -> tuple[str, tuple[Any, ...]]:
+    """x, [0, 1], y, [1, 2], [0, 2] -> "AB,BC->AC", (x, y)"""
+    lists = given[1::2] if len(given) % 2 == 0 else (*given[1::2], given[-1])
+    if not all(isinstance(one, list | tuple) for one in lists):
+        fail(
+            ShapeError,
+            "einsum: expected a text of letters first, or after each operand a list of numbers",
+            'td.einsum("ij,jk->ik", x, y), or td.einsum(x, [0, 1], y, [1, 2], [0, 2])',
+        )
+    words = ["".join(map(_letter, one)) for one in lists]
+    count = len(given) // 2
+    return ",".join(words[:count]) + "".join(f"->{w}" for w in words[count:]), given[
+        : 2 * count : 2
+    ]
+
+
+def _letter(number: Any) -> str:
+    if number is ...:
+        return "..."
+    if not isinstance(number, int) or not 0 <= number < len(LETTERS):
+        fail(ShapeError, f"einsum: axes are numbers from 0 to {len(LETTERS) - 1}, got {number!r}")
+    return sorted(LETTERS)[number]
 
 
 def _parse(subscripts: str, arrays: Sequence[Array]) -> tuple[list[Labels], Labels]:
@@ -177,12 +203,14 @@ def _contract_all(terms: Sequence[Term], needed: set[str], kind: DType) -> Term:
 
 
 def _sum_out(term: Term, needed: set[str], kind: DType) -> Term:
-    """Letters nobody needs any more are summed, in this type."""
+    """Letters nobody needs any more are summed, in this type; the sum of booleans is whether one
+    holds, as in products."""
     x, labels = term
     axes = tuple(axis for axis, letter in enumerate(labels) if letter not in needed)
     if not axes:
         return term
-    return run("reduce_sum", convert(x, kind), axes=axes), "".join(
+    total = "reduce_any" if kind is bool_ else "reduce_sum"
+    return run(total, convert(x, kind), axes=axes), "".join(
         letter for letter in labels if letter in needed
     )
 
@@ -223,7 +251,7 @@ def _contract(left: Term, right: Term, needed: set[str], kind: DType) -> Term:
 
 
 def _times(a: Array, b: Array) -> Array:
-    return elementwise(REGISTRY["multiply"], (a, b), {})
+    return apply("multiply", a, b)
 
 
 def _grouped(term: Term, groups: tuple[Labels, ...], size: dict[str, Size]) -> Array:

@@ -7,6 +7,7 @@ so an op defined in `ops/` is public at once.
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -59,10 +60,11 @@ from tetrad.arrays.manipulation import (
 from tetrad.arrays.numpy import ALIASES
 from tetrad.arrays.numpy import HOMES as NUMPY_HOMES
 from tetrad.core import lazy
+from tetrad.core.dtypes import DType, bool_, default_int
 from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.core.op import REGISTRY, Op
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, check_shape, elementwise, run
+from tetrad.tracing.operands import apply, as_array, axis_of, check_shape, convert, elementwise, run
 from tetrad.tracing.operands import is_operand as is_operand  # the operators ask for it here
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ if TYPE_CHECKING:
     from tetrad.arrays.elementwise import *  # noqa: F403
     from tetrad.arrays.numpy.arranging import *  # noqa: F403
     from tetrad.arrays.numpy.averages import *  # noqa: F403
+    from tetrad.arrays.numpy.bits import *  # noqa: F403
     from tetrad.arrays.numpy.calling import *  # noqa: F403
     from tetrad.arrays.numpy.choosing import *  # noqa: F403
     from tetrad.arrays.numpy.comparing import *  # noqa: F403
@@ -80,6 +83,7 @@ if TYPE_CHECKING:
     from tetrad.arrays.numpy.grids import *  # noqa: F403
     from tetrad.arrays.numpy.histograms import *  # noqa: F403
     from tetrad.arrays.numpy.joining import *  # noqa: F403
+    from tetrad.arrays.numpy.lines import *  # noqa: F403
     from tetrad.arrays.numpy.nan import *  # noqa: F403
     from tetrad.arrays.numpy.ordering import *  # noqa: F403
     from tetrad.arrays.numpy.polynomials import *  # noqa: F403
@@ -89,7 +93,6 @@ if TYPE_CHECKING:
     from tetrad.arrays.numpy.signals import *  # noqa: F403
     from tetrad.arrays.numpy.text import *  # noqa: F403
     from tetrad.arrays.numpy.windows import *  # noqa: F403
-    from tetrad.arrays.numpy_extras import *  # noqa: F403
     from tetrad.arrays.sets import *  # noqa: F403
     from tetrad.arrays.sized import *  # noqa: F403
     from tetrad.arrays.sorting import *  # noqa: F403
@@ -102,9 +105,6 @@ HOMES = {  # file of this folder -> names of it, loaded when first used
         "dynamic_update_index_in_dim", "dynamic_update_slice", "dynamic_update_slice_in_dim",
     ),
     "einsum": ("einsum",),
-    "numpy_extras": (
-        "allclose", "diag", "interp", "isclose", "split", "trapezoid",
-    ),
     "sets": (
         "intersect1d", "setdiff1d", "setxor1d", "union1d", "unique", "unique_all", "unique_counts",
         "unique_inverse", "unique_values",
@@ -193,8 +193,20 @@ def pow(x1: Any, x2: Any, /) -> Array:
     Array([1., 4., 9.], float32)
     """
     if type(x2) is int and x2 == 2:
-        return elementwise(REGISTRY["square"], (x1,), {})
-    return elementwise(REGISTRY["pow"], (x1, x2), {})
+        return square(x1)
+    return apply("pow", x1, x2)
+
+
+def square(x: Any, /) -> Array:
+    """x times x; of booleans, integers, as of other powers.
+
+    >>> square(asarray([-3, 4])), square(asarray([True, False]))
+    (Array([ 9, 16], int32), Array([1, 0], int32))
+    """
+    given = as_array(x)
+    if given.dtype is bool_:
+        given = convert(given, default_int())
+    return apply("square", given)
 
 
 def clip(
@@ -208,11 +220,20 @@ def clip(
     """
     if out is not None:
         fail(UnsupportedError, "clip: out= is not supported", "the result is a new array")
-    min, max = (a_min if min is None else min), (a_max if max is None else max)
     result = as_array(x)
+    min = _reached(a_min if min is None else min, result.dtype)
+    max = _reached(a_max if max is None else max, result.dtype)
     if min is not None:
-        result = elementwise(REGISTRY["maximum"], (result, min), {})
-    return result if max is None else elementwise(REGISTRY["minimum"], (result, max), {})
+        result = apply("maximum", result, min)
+    return result if max is None else apply("minimum", result, max)
+
+
+def _reached(bound: Any, dtype: DType) -> Any:
+    """A bound that integers of this dtype reach: -1 holds unsigned ones at 0."""
+    if type(bound) is not int or not dtype.is_integer:
+        return bound
+    info = np.iinfo(dtype.np)
+    return builtins.min(builtins.max(bound, int(info.min)), int(info.max))
 
 
 def positive(x: Any, /) -> Array:
@@ -303,7 +324,7 @@ __all__ = [
     # indexing
     "take", "take_along_axis", "scatter_add",
     # elementwise beside the ops
-    "clip", "positive", "pow",
+    "clip", "positive", "pow", "square",
     # products
     "matmul", "tensordot", "vecdot",
     *HOME,

@@ -304,7 +304,7 @@ def is_packed(codes: Array, shape: tuple[int, ...] | None) -> bool:
 
 def raw_bytes(name: str, buffer: Any) -> Numbers:
     """The bytes of a buffer; other elements are refused, for they are not two codes each."""
-    given: Any = buffer.view if isinstance(buffer, Array) else buffer
+    given: Any = buffer.memory if isinstance(buffer, Array) else buffer
     try:
         held = memoryview(given)
     except TypeError:

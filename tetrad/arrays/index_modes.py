@@ -17,12 +17,11 @@ from tetrad.arrays.indexing import Item, are_together, as_indices, is_index, res
 from tetrad.core.config import takes_nearest
 from tetrad.core.dtypes import bool_
 from tetrad.core.errors import TraceError
-from tetrad.core.op import REGISTRY
 from tetrad.core.record import record
 from tetrad.core.sizes import Size
 from tetrad.core.types import ArrayType
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, elementwise, scalar, size_array
+from tetrad.tracing.operands import apply, as_array, scalar, size_array
 
 MODES = (None, "promise_in_bounds", "clip", "drop", "fill")
 # the last two are promises of which no use is made
@@ -86,7 +85,7 @@ def kept_inside(x: Array, items: Sequence[Item], mode: str | None) -> Kept:
         size = next(sizes)
         near, was_inside = nearest(item, size) if is_index(item) else (item, True)
         moved.append(near)
-        inside = run_on("logical_and", inside, was_inside)
+        inside = apply("logical_and", inside, was_inside)
     has_indices = any(is_index(item) for item in moved)
     return Kept(moved, inside if has_indices and mode != "clip" else None)
 
@@ -98,14 +97,10 @@ def nearest(item: int | Array, size: Size) -> tuple[int | Array, Any]:
         return min(max(at, 0), size - 1), 0 <= at < size
     index = as_indices(as_array(item))
     zero, count = scalar(0, index.dtype), size_array(size, index.dtype)
-    counted = run_on("where", run_on("less", index, zero), run_on("add", index, count), index)
-    last = run_on("subtract", count, scalar(1, index.dtype))
-    near = run_on("maximum", run_on("minimum", counted, last), zero)
-    return near, run_on("equal", near, counted)
-
-
-def run_on(name: str, *args: Any) -> Array:
-    return elementwise(REGISTRY[name], args, {})
+    counted = apply("where", apply("less", index, zero), apply("add", index, count), index)
+    last = apply("subtract", count, scalar(1, index.dtype))
+    near = apply("maximum", apply("minimum", counted, last), zero)
+    return near, apply("equal", near, counted)
 
 
 def filling(kind: ArrayType) -> Any:

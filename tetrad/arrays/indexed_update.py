@@ -43,6 +43,7 @@ from tetrad.core.errors import (
     DtypeError,
     ShapeError,
     TetradError,
+    TraceError,
     UnsupportedError,
     an,
 )
@@ -55,9 +56,9 @@ from tetrad.tracing.array import kept as own
 from tetrad.tracing.fail import warn
 from tetrad.tracing.loops import scan
 from tetrad.tracing.operands import (
+    apply,
     as_array,
     convert,
-    elementwise,
     expand,
     is_operand,
     kind_of,
@@ -77,6 +78,10 @@ class UpdateIndexer:
 
     def __getitem__(self, key: Any) -> IndexedUpdate:
         return IndexedUpdate(self.x, key)
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        message = f"x.at[index] = value: x.at of {self.x.type} makes new arrays, it changes none"
+        fail(TraceError, message, "x = x.at[index].set(value), or x[index] = value outside of jit")
 
     if not TYPE_CHECKING:
 
@@ -115,7 +120,7 @@ class IndexedUpdate:
         return changed(self.x, self.key, values, "add", "add", settings)
 
     def subtract(self, values: Any, **settings: Any) -> Array:
-        taken = elementwise(REGISTRY["negative"], (written(self.x, values, "subtract"),), {})
+        taken = apply("negative", written(self.x, values, "subtract"))
         return changed(self.x, self.key, taken, "subtract", "add", settings)
 
     def multiply(self, values: Any, **settings: Any) -> Array:
@@ -169,7 +174,7 @@ def looked_up(x: Array, key: Any, mode: str, fill_value: Any) -> Array:
     if inside is None:
         return found
     fill = written(x, filling(x.type) if fill_value is None else fill_value, "get")
-    return elementwise(REGISTRY["where"], (inside, found, fill), {})
+    return apply("where", inside, found, fill)
 
 
 def may_repeat(x: Array, key: Any, mode: str | None) -> bool:
@@ -186,7 +191,7 @@ def may_repeat(x: Array, key: Any, mode: str | None) -> bool:
         return True
     try:
         places = np.broadcast_arrays(
-            *(as_array(item).view % max(size, 1) for item, size in indices)
+            *(as_array(item).memory % max(size, 1) for item, size in indices)
         )
     except ValueError as error:
         fail(BoundsError, f"index: {error}")
@@ -244,11 +249,7 @@ def spread(values: Array, shape: Shape, name: str) -> Array:
 def joined(op: Change, before: Array, values: Array) -> Array:
     if callable(op):
         return spread(written(before, op(before), "apply"), before.shape, "apply")
-    return (
-        values
-        if op is None
-        else convert(elementwise(REGISTRY[op], (before, values), {}), before.dtype)
-    )
+    return values if op is None else convert(apply(op, before, values), before.dtype)
 
 
 # -- masks -----------------------------------------------------------------------------------------
@@ -271,7 +272,7 @@ def masked(x: Array, mask: Array, values: Array, op: Change) -> Array:
             "a mask has the leading axes of the array",
         )
     wide = reshaped(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
-    return elementwise(REGISTRY["where"], (wide, joined(op, x, values), x), {})
+    return apply("where", wide, joined(op, x, values), x)
 
 
 # -- boxes -----------------------------------------------------------------------------------------
@@ -283,11 +284,7 @@ def in_box(x: Array, kept: Kept, values: Array, name: str, op: Change) -> Array:
     if op is not None or kept.inside is not None:
         before = dynamic_slice(x, starts, sizes) if starts else x  # type: ignore[arg-type]
         new = joined(op, before, new)
-        new = (
-            new
-            if kept.inside is None
-            else elementwise(REGISTRY["where"], (kept.inside, new, before), {})
-        )
+        new = new if kept.inside is None else apply("where", kept.inside, new, before)
     return dynamic_update_slice(x, new, starts) if starts else new
 
 
@@ -391,7 +388,7 @@ def put_inside(
     if inside is None:
         return put(rows, places, updates, name, op)
     size = rows.shape[0]
-    places = elementwise(REGISTRY["where"], (inside, places, scalar(size, places.dtype)), {})
+    places = apply("where", inside, places, scalar(size, places.dtype))
     if changes_rows(op, rows.dtype):
         return put(rows, places, updates, name, op, drop=True)
     # one after the other: a spare row takes them, and is cut off again
@@ -420,7 +417,9 @@ def put(
 
 def are_apart(places: Array, size: int) -> bool:
     """Is every row named at most once, as far as is known?"""
-    return not isinstance(places, TracedArray) and len(np.unique(places.view % size)) == places.size
+    return (
+        not isinstance(places, TracedArray) and len(np.unique(places.memory % size)) == places.size
+    )
 
 
 def one_by_one(rows: Array, places: Array, updates: Array, op: Change) -> Array:

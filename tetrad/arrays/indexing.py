@@ -17,15 +17,14 @@ from tetrad.core import lazy
 from tetrad.core.config import takes_nearest
 from tetrad.core.dtypes import bool_, i32, i64, u32, u64
 from tetrad.core.errors import BoundsError, DtypeError, TraceError, UnsupportedError, an
-from tetrad.core.op import REGISTRY
 from tetrad.core.record import record
 from tetrad.core.sizes import Shape, Size, SizeExpr, product, reach
 from tetrad.tracing.array import Array, TracedArray, alias, fail
 from tetrad.tracing.operands import (
+    apply,
     as_array,
     broadcast,
     convert,
-    elementwise,
     is_operand,
     run,
     scalar,
@@ -138,8 +137,7 @@ def _check_mask(x: Array, mask: Shape, axis: int) -> None:
     sizes = x.shape[axis : axis + len(mask)]
     if any(isinstance(n, int) and m not in (n, 0) for m, n in zip(mask, sizes, strict=True)):
         message = (
-            f"index: a mask of shape {list(mask)} selects from axes of sizes "
-            f"{list(sizes)}, of "
+            f"index: a mask of shape {list(mask)} selects from axes of sizes {list(sizes)}, of "
             f"{x.type}"
         )
         fail(BoundsError, message, "mask and axes must be of one size")
@@ -167,8 +165,8 @@ def _index(part: Any) -> tuple[list[int | Array | ScalarMask], Shape | None]:
             )
             fail(TraceError, message, HOW_MANY)
         if not array.ndim:
-            return [ScalarMask(bool(array.view))], None
-        return [as_array(i) for i in np.nonzero(array.view)], array.shape
+            return [ScalarMask(bool(array.memory))], None
+        return [as_array(i) for i in np.nonzero(array.memory)], array.shape
     if not array.dtype.is_integer:
         fail(DtypeError, f"{INDICES}, got {array.type}", "convert it with astype")
     return [array], None
@@ -365,7 +363,7 @@ def as_indices(indices: Array) -> Array:
     if not indices.dtype.is_integer:
         fail(DtypeError, f"indices are integers, got {indices.type}", "convert with astype")
     if indices.dtype is u64:
-        indices = _apply("minimum", indices, scalar((1 << 63) - 1, u64))
+        indices = apply("minimum", indices, scalar((1 << 63) - 1, u64))
     wide = indices.dtype.bits > 32 or indices.dtype is u32
     return convert(indices, i64 if wide else i32)
 
@@ -385,11 +383,5 @@ def merged(indices: Sequence[Array], sizes: Sequence[Size]) -> Array:
     dtype = i32 if (count if isinstance(count, int) else count.max) < 1 << 31 else i64
     total = convert(indices[0], dtype)
     for at, size in zip(indices[1:], sizes[1:], strict=True):
-        total = _apply(
-            "add", _apply("multiply", total, size_array(size, dtype)), convert(at, dtype)
-        )
+        total = apply("add", apply("multiply", total, size_array(size, dtype)), convert(at, dtype))
     return total
-
-
-def _apply(name: str, *args: Array) -> Array:
-    return elementwise(REGISTRY[name], args, {})

@@ -111,8 +111,7 @@ def _check_inner(a: Array, b: Array) -> None:
     inner = b.shape[0 if b.ndim == 1 else -2]
     if a.shape[-1] != inner:
         message = (
-            f"matmul: inner sizes differ: lhs {a.type} contracts {a.shape[-1]}, rhs "
-            f"{b.type} "
+            f"matmul: inner sizes differ: lhs {a.type} contracts {a.shape[-1]}, rhs {b.type} "
             f"contracts {inner}"
         )
         fail(ShapeError, message, "transpose one side (x.mT), or name the axes with td.einsum")

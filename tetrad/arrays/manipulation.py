@@ -301,6 +301,9 @@ def roll(a: Any, shift: int | Sequence[int], axis: int | Sequence[int] | None = 
     a = as_array(a)
     if axis is None:
         return reshape(roll(reshape(a, (-1,)), shift, axis=0), a.shape)
+    for name, given in (("shift", shift), ("axis", axis)):
+        if not isinstance(given, SupportsIndex | Sequence | np.ndarray | Array):
+            fail(ShapeError, f"roll: {name} is an int, or a tuple of ints, got {given!r}")
     axes = [axis] if isinstance(axis, SupportsIndex) else list(axis)
     shifts = [
         index(n) for n in ([shift] * len(axes) if isinstance(shift, SupportsIndex) else shift)
@@ -384,9 +387,9 @@ def counts_of(repeats: Array, size: Size) -> np.ndarray:
             "repeat: repeats that are traced give no shape",
             "give total_repeat_length=, or pass NumPy's integers",
         )
-    if (repeats.view < 0).any():
+    if (repeats.memory < 0).any():
         fail(ShapeError, f"repeat: repeats must be at least 0, got {repeats.tolist()}")
-    return np.broadcast_to(repeats.view, (size,))
+    return np.broadcast_to(repeats.memory, (size,))
 
 
 def tile(A: Any, reps: int | Sequence[int]) -> Array:
@@ -482,7 +485,7 @@ def _pad_pairs(widths: Any, x: Array) -> list[tuple[int, int]]:
         fail(
             ShapeError,
             f"pad: {widths!r} does not describe the {x.ndim} axes of {x.type}",
-            "one (low, high) per axis",
+            "one (low, high) per axis, neither below 0; x[1:-1] is a smaller part",
         )
     return [(int(a), int(b)) for a, b in pairs]
 

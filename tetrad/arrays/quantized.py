@@ -64,9 +64,7 @@ def from_blocks(buffer: Any, name: str, shape: Sequence[int]) -> Array:
     packed = format_named(name).packed_shape((rows, columns))
     if raw.size != packed[0] * packed[1]:
         message = (
-            f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} "
-            "bytes, "
-            "got "
+            f"from_bytes: {name} of shape {list(shape)} takes {packed[0] * packed[1]} bytes, got "
             f"{raw.size}"
         )
         fail(ShapeError, message, "is the shape [rows, columns], slowest first?")
@@ -123,7 +121,7 @@ def check_name(by: str, name: Any) -> None:
 def quantize_in_blocks(x: Any, name: str) -> Array:
     values = as_array(x)
     matrix_shape(name, values.shape)
-    return from_blocks(format_named(name).pack(np.asarray(values.view)), name, values.shape)
+    return from_blocks(format_named(name).pack(np.asarray(values.memory)), name, values.shape)
 
 
 def dequantize(w: Array) -> Array:
@@ -138,10 +136,10 @@ def to_bytes(w: Array) -> bytes:
     """The bytes of a quantised array as its file format holds them; of any other array, its
     elements."""
     if not w.dtype.is_quantized:
-        return np.ascontiguousarray(w.view).tobytes()
+        return np.ascontiguousarray(w.memory).tobytes()
     if w.dtype.rows == 1:
-        return np.ascontiguousarray(w.view).tobytes()
-    return separate(lanes_of(w.dtype), w.view, int(w.shape[0])).tobytes()
+        return np.ascontiguousarray(w.memory).tobytes()
+    return separate(lanes_of(w.dtype), w.memory, int(w.shape[0])).tobytes()
 
 
 def matrix_shape(name: str, shape: tuple[Any, ...]) -> tuple[int, int]:

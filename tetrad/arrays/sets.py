@@ -14,7 +14,7 @@ import numpy as np
 from tetrad.arrays.creation import arange, full
 from tetrad.arrays.indexing import take_axis
 from tetrad.arrays.manipulation import concat, moveaxis, reshape
-from tetrad.arrays.sized import checked_size, chosen, gathered, needs_size, true_places
+from tetrad.arrays.sized import checked_size, gathered, needs_size, true_places
 from tetrad.arrays.sorting import argsort, isin, searchsorted
 from tetrad.arrays.statistics import any, cumulative_sum, sum
 from tetrad.core.dtypes import bool_, default_int
@@ -22,7 +22,7 @@ from tetrad.core.errors import ShapeError
 from tetrad.core.record import record
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.loops import scan
-from tetrad.tracing.operands import as_array, axis_of, common, convert, run
+from tetrad.tracing.operands import apply, as_array, axis_of, common, convert, run
 
 
 class UniqueAll(NamedTuple):
@@ -133,7 +133,7 @@ def _unique_of(
     values = gathered(line, indices, 0, 0)
     if fill is not None:
         flags = reshape(starts < size, (count, *(1 for _ in line.shape[1:])))
-        values = chosen(flags, values, convert(fill, x.dtype))
+        values = apply("where", flags, values, convert(fill, x.dtype))
     placed = values if axis is None else moveaxis(values, 0, axis)
     return UniqueAll(placed, indices, _as_whole(inverse, x, axis), bounds[1:] - starts)
 
@@ -317,7 +317,7 @@ def kept_where(name: str, x: Array, mask: Array, size: Any, fill: Any) -> Array:
     if count is None:
         if isinstance(mask, TracedArray):
             needs_size(name, "how many elements there are")
-        return take_axis(x, as_array(np.flatnonzero(mask.view)), 0)
+        return take_axis(x, as_array(np.flatnonzero(mask.memory)), 0)
     if not x.shape[0]:
         return full((count,), 0 if fill is None else fill, dtype=x.dtype)
     places = true_places(mask, count, x.shape[0])
@@ -333,5 +333,5 @@ def first_place(x: Array, values: Array, there: Array | None) -> Array:
         return full(values.shape, 0, dtype=default_int())
     order = convert(argsort(x), default_int())
     at = searchsorted(take_axis(x, order, 0), values)
-    found = take_axis(order, chosen(at < size, at, 0), 0)
-    return found if there is None else chosen(there, found, size)
+    found = take_axis(order, apply("where", at < size, at, 0), 0)
+    return found if there is None else apply("where", there, found, size)

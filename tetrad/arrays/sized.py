@@ -20,9 +20,8 @@ from tetrad.arrays.manipulation import reshape, stack
 from tetrad.arrays.statistics import cumulative_sum, sum
 from tetrad.core.dtypes import bool_, default_int
 from tetrad.core.errors import ShapeError, TraceError
-from tetrad.core.op import REGISTRY
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, axis_of, convert, elementwise, run
+from tetrad.tracing.operands import apply, as_array, axis_of, convert, run
 
 
 def checked_size(name: str, size: Any) -> int | None:
@@ -43,11 +42,6 @@ def needs_size(name: str, what: str) -> NoReturn:
     fail(TraceError, message, f"say how many at most: td.{name}(..., size=n, fill_value=...)")
 
 
-def chosen(*args: Any) -> Array:
-    """`where` of three, inside the package."""
-    return elementwise(REGISTRY["where"], args, {})
-
-
 def true_places(mask: Array, size: int, fill: Any) -> Array:
     """Where a mask with one axis is true: the first `size` places, then `fill`."""
     dtype = default_int()
@@ -56,7 +50,7 @@ def true_places(mask: Array, size: int, fill: Any) -> Array:
         return out
     behind = cumulative_sum(convert(mask, dtype))
     # places behind the last are out of range, and dropped
-    target = chosen(mask, behind - 1, size)
+    target = apply("where", mask, behind - 1, size)
     filled: Array = out.at[target].set(arange(mask.shape[0], dtype=dtype), mode="drop")
     return filled
 
@@ -100,7 +94,7 @@ def places_of(name: str, x: Any, size: Any, fill: Any) -> tuple[Array, ...]:
     flat = true_places(mask, count, 0)
     is_there = arange(count, dtype=flat.dtype) < sum(convert(mask, flat.dtype))
     return tuple(
-        chosen(is_there, place, convert(one, flat.dtype))
+        apply("where", is_there, place, convert(one, flat.dtype))
         for place, one in zip(_unline(flat, given), fills, strict=True)
     )
 
@@ -123,7 +117,7 @@ def _unline(flat: Array, x: Array) -> list[Array]:
     """Places in an array from places in its elements, row by row."""
     found: list[Array] = []
     for size in reversed(x.shape[1:]):
-        divisor = elementwise(REGISTRY["maximum"], (size, 1), {})
+        divisor = apply("maximum", size, 1)
         found.insert(0, flat % divisor)
         flat = flat // divisor
     return [flat, *found]
@@ -174,7 +168,7 @@ def where(
         fail(TraceError, "where: size and fill_value belong to where(condition) alone")
     if x is None or y is None:
         fail(TraceError, "where: expected one argument or three, got two", "td.where(mask, x, y)")
-    return chosen(condition, x, y)
+    return apply("where", condition, x, y)
 
 
 # -- elements --------------------------------------------------------------------------------------
@@ -222,7 +216,7 @@ def selected(name: str, condition: Any, a: Any, axis: int | None, size: Any, fil
     if count is None:
         if isinstance(mask, TracedArray):
             needs_size(name, "how many elements are chosen")
-        return take_axis(x, as_array(np.flatnonzero(mask.view)), at)
+        return take_axis(x, as_array(np.flatnonzero(mask.memory)), at)
     return gathered(x, true_places(mask, count, x.shape[at]), at, fill)
 
 
@@ -233,9 +227,9 @@ def gathered(x: Array, places: Array, axis: int, fill: Any) -> Array:
     shape = (*x.shape[:axis], places.shape[0], *x.shape[axis + 1 :])
     if not size:
         return full(shape, fill, dtype=x.dtype)
-    at = elementwise(REGISTRY["minimum"], (places, size - 1), {})
+    at = apply("minimum", places, size - 1)
     flags = reshape(is_there, (-1, *(1 for _ in x.shape[axis + 1 :])))
-    return chosen(flags, take_axis(x, at, axis), convert(fill, x.dtype))
+    return apply("where", flags, take_axis(x, at, axis), convert(fill, x.dtype))
 
 
 def repeated(x: Array, repeats: Array, axis: int, total: int) -> Array:

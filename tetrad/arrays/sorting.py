@@ -20,12 +20,12 @@ from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import result_dtype
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.operands import (
+    apply,
     as_array,
     as_positions,
     axis_of,
     common,
     convert,
-    elementwise,
     kind_of,
     run,
     scalar,
@@ -138,9 +138,9 @@ def _searched(line: Array, size: int, wanted: Array, side: str) -> Array:
     while size and (step := step >> 1):
         trial = found + step
         inside = trial <= size
-        here = take_axis(line, elementwise(REGISTRY["minimum"], (trial, size), {}) - 1, 0)
+        here = take_axis(line, apply("minimum", trial, size) - 1, 0)
         before = _comes_before(here, wanted) if side == "left" else ~_comes_before(wanted, here)
-        found = elementwise(REGISTRY["where"], (inside & before, trial, found), {})
+        found = apply("where", inside & before, trial, found)
     return found
 
 
@@ -180,6 +180,6 @@ def _equal_to_any(wanted: Array, known: Array) -> Array:
 def _among(wanted: Array, known: Array) -> Array:
     line = sort(known)
     size = line.shape[0]
-    at = elementwise(REGISTRY["minimum"], (searchsorted(line, wanted), size - 1), {})
+    at = apply("minimum", searchsorted(line, wanted), size - 1)
     is_there: Array = take_axis(line, at, 0) == wanted
     return is_there

@@ -16,11 +16,11 @@ from tetrad.arrays.indexing import reshaped, sliced
 from tetrad.arrays.manipulation import concat, reshape
 from tetrad.core.dtypes import PYTHON_NUMBERS, DType, bool_, default_int, f32, named, u8
 from tetrad.core.errors import ShapeError, TraceError, UnsupportedError
-from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
 from tetrad.core.sizes import Shape, product
 from tetrad.tracing.array import Array, TracedArray, fail
 from tetrad.tracing.operands import (
+    apply,
     as_array,
     as_positions,
     axes_of,
@@ -28,17 +28,12 @@ from tetrad.tracing.operands import (
     borrowed,
     convert,
     dtype_of,
-    elementwise,
     expand,
     run,
     size_array,
 )
 
 Axis = int | Sequence[int] | None
-
-
-def _apply(name: str, *args: Any) -> Array:
-    return elementwise(REGISTRY[name], args, {})
 
 
 def _reduce(op: str, x: Array, axis: Axis, keepdims: bool, name: str) -> Array:
@@ -57,14 +52,14 @@ def _only(x: Array, where: Any, neutral: Any, name: str) -> Array:
     if where is None:
         return x
     mask = convert(borrowed(where), bool_)
-    kept = _apply("where", mask, x, convert(neutral, x.dtype))
+    kept = apply("where", mask, x, convert(neutral, x.dtype))
     if kept.shape != x.shape:
         fail(ShapeError, f"{name}: where is {mask.type}, which does not broadcast to {x.type}")
     return kept
 
 
 def _joined(op: str, result: Array, initial: Any) -> Array:
-    return result if initial is None else _apply(op, result, convert(initial, result.dtype))
+    return result if initial is None else apply(op, result, convert(initial, result.dtype))
 
 
 def _count(x: Array, axis: Axis, where: Any, name: str) -> Array:
@@ -198,7 +193,7 @@ def _extreme(name: str, x: Array, axis: Axis, keepdims: bool, initial: Any, wher
             name,
         )
         how = {"max": "logical_or", "min": "logical_and"}[name]
-        return joined if initial is None else _apply(how, joined, bool(initial))
+        return joined if initial is None else apply(how, joined, bool(initial))
     if where is not None and initial is None:
         fail(
             TraceError,
@@ -277,7 +272,7 @@ def _mean(x: Array, axis: Axis, keepdims: bool, name: str, where: Any) -> Array:
             *(_mean(run(part, x), axis, keepdims, name, where) for part in ("real", "imag")),
         )
     total = _reduce("reduce_sum", _only(x, where, 0, name), axis, keepdims, name)
-    return _apply("divide", total, _shaped(_count(x, axis, where, name), total))
+    return apply("divide", total, _shaped(_count(x, axis, where, name), total))
 
 
 def var(
@@ -326,14 +321,14 @@ def _var(
             _var(run(part, x), axis, correction, keepdims, name, where, part_of(part, mean))
             for part in ("real", "imag")
         )
-        return _apply("add", *parts)
+        return apply("add", *parts)
     middle = _mean(x, axis, True, name, where) if mean is None else convert(mean, x.dtype)
-    apart = _apply("subtract", x, middle)
+    apart = apply("subtract", x, middle)
     total = _reduce(
-        "reduce_sum", _apply("square", _only(apart, where, 0, name)), axis, keepdims, name
+        "reduce_sum", apply("square", _only(apart, where, 0, name)), axis, keepdims, name
     )
-    left = _apply("maximum", _apply("subtract", _count(x, axis, where, name), correction), 0)
-    return _apply("divide", total, _shaped(left, total))
+    left = apply("maximum", apply("subtract", _count(x, axis, where, name), correction), 0)
+    return apply("divide", total, _shaped(left, total))
 
 
 def std(
@@ -353,7 +348,7 @@ def std(
     wide, kind = _wide(a, dtype)
     free = _correction("std", ddof, correction)
     spread = _var(wide, axis, free, keepdims, "std", where, mean)
-    return convert(_apply("sqrt", spread), kind.real)
+    return convert(apply("sqrt", spread), kind.real)
 
 
 def part_of(part: str, value: Any) -> Any:
@@ -458,7 +453,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
             return result
         sizes = tuple(m - 1 if i == at else m for i, m in enumerate(result.shape))
         one = tuple(int(i == at) for i in range(result.ndim))
-        result = _apply(
+        result = apply(
             "not_equal" if result.dtype is bool_ else "subtract",
             sliced(result, one, sizes, step),
             sliced(result, zero, sizes, step),

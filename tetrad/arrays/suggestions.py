@@ -55,7 +55,10 @@ CHANGES = {  # of x.at[index]
 }  # fmt: skip
 SPACES = ("special", "nn", "linalg", "random", "fft", "optim")  # the last of a name wins
 INSIDE = {  # of a namespace: what its functions are called elsewhere
-    "nn": {"attention": "td.nn.dot_product_attention"},
+    "nn": {
+        "attention": "td.nn.dot_product_attention", "conv": "td.nn.conv2d",
+        "convolution": "td.nn.conv2d", "conv_transpose": "td.nn.conv_transpose2d",
+    },
     "linalg": {
         "dot": "td.matmul", "einsum": "td.einsum", "inner": "td.vecdot",
     },

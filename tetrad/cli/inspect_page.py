@@ -133,8 +133,7 @@ def kernel_section(step: Explanation) -> str:
     longest, whole = max((row.ns for row in rows), default=1), max(1, sum(row.ns for row in rows))
     lines = "".join(kernel_line(i, row, longest, whole) for i, row in enumerate(rows))
     hint = (
-        "all launches of one kernel together; bar: time, its dark part the least the roofs "
-        "allow; "
+        "all launches of one kernel together; bar: time, its dark part the least the roofs allow; "
         "click for the text"
     )
     return section(

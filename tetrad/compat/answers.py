@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tetrad.models.decoding.generation import Completion, Logprob, Piece
+from tetrad.models.decoding.openai_shapes import call_of, chat_logprobs
 from tetrad.text.tools.events import (
     AnswerEvent,
     CallArguments,
@@ -155,21 +156,3 @@ def delta_of(event: AnswerEvent) -> Json:
         case CallArguments(index, text):
             more = {"index": index, "type": "function", "function": {"arguments": text}}
             return {"tool_calls": [more]}
-
-
-def chat_logprobs(tokenizer: Tokenizer, choices: Sequence[Logprob]) -> Json:
-    def entry(token: int, logprob: float) -> Json:
-        data = tokenizer.token_bytes(token)
-        return {"token": data.decode(errors="replace"), "logprob": logprob, "bytes": list(data)}
-
-    content = [
-        entry(choice.token, choice.logprob)
-        | {"top_logprobs": [entry(c.token, c.logprob) for c in choice.top]}
-        for choice in choices
-    ]
-    return {"content": content, "refusal": None}
-
-
-def call_of(name_of_call: str, name: str, arguments: str) -> Json:
-    called = {"name": name, "arguments": arguments}
-    return {"id": name_of_call, "type": "function", "function": called}

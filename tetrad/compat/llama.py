@@ -22,7 +22,6 @@ from tetrad.compat.answers import (
     Json,
     chat_chunks,
     chat_completion,
-    chat_logprobs,
     completion,
     completion_chunks,
     legacy_logprobs,
@@ -46,6 +45,7 @@ from tetrad.compat.llama_file import RANDOM_SEED
 from tetrad.core.errors import BusyError, ContextError, SettingError
 from tetrad.core.extras import extra
 from tetrad.models.decoding.generation import Completion, Logprob, Piece
+from tetrad.models.decoding.openai_shapes import chat_logprobs
 from tetrad.models.decoding.sampling import Chance
 from tetrad.models.decoding.stream import Stream
 from tetrad.text.chat import ChatTemplate

@@ -62,18 +62,14 @@ class Opened:
     ) -> None:
         self._given = {
             "model_path": os.path.abspath(model_path), "kv_overrides": kv_overrides, "seed": seed,
-            "n_ctx": n_ctx,
-            "n_threads": n_threads, "pooling_type": pooling_type, "logits_all": logits_all,
-            "embedding": embedding,
+            "n_ctx": n_ctx, "n_threads": n_threads, "pooling_type": pooling_type,
+            "logits_all": logits_all, "embedding": embedding,
             "last_n_tokens_size": last_n_tokens_size, "chat_format": chat_format,
-            "chat_handler": chat_handler, "draft_model": draft_model,
-            "type_k": type_k, "type_v": type_v, **others,
+            "chat_handler": chat_handler, "draft_model": draft_model, "type_k": type_k,
+            "type_v": type_v, **others,
         }  # fmt: skip
-        self.verbose, self.draft_model, self.chat_handler = (
-            others.get("verbose", True),
-            draft_model,
-            chat_handler,
-        )
+        self.verbose = others.get("verbose", True)
+        self.draft_model, self.chat_handler = draft_model, chat_handler
         rope = rope_overrides(others)
         take_loading(others)
         self._guesses = guesses_of(draft_model)
@@ -82,16 +78,12 @@ class Opened:
         if pooling_type > 0:
             rope["pooling_type"] = pooling_type
         overrides = {**rope, **template_override(chat_format, HANDLERS), **(kv_overrides or {})}
-        self.model_path, self.embedding, self.last_n_tokens_size = (
-            os.fspath(model_path),
-            embedding,
-            last_n_tokens_size,
-        )
+        self.model_path, self.embedding = os.fspath(model_path), embedding
         self._loaded: Model | None = load(
             self.model_path, context=n_ctx, kv=cache_kind(type_k, type_v), overrides=overrides
         )
         self.seed, self.chat_format = seed, chat_format or "chat_template.default"
-        self._keeps_all = logits_all
+        self.last_n_tokens_size, self._keeps_all = last_n_tokens_size, logits_all
         self.n_threads = self.n_threads_batch = available_threads()
         self.n_batch = min(self.n_ctx(), self._given.get("n_batch", 512))
         self.context_params = SimpleNamespace(
@@ -169,10 +161,10 @@ class Opened:
         """Prompts that begin alike are evaluated once in any case."""
         self.cache = cache
         if cache is not None:
-            warnings.warn("Llama: set_cache has no effect: prompts that begin alike are always "
-"evaluated "
-"once",
-                          stacklevel=2)  # fmt: skip
+            warnings.warn(
+                "Llama: set_cache has no effect: prompts that begin alike are evaluated once",
+                stacklevel=2,
+            )
 
     # -- tokens ------------------------------------------------------------------------------------
 

@@ -33,7 +33,8 @@ def compile_graph(graph: Graph, donated: tuple[int, ...] = ()) -> Executable:
             backend = backend_named("cpu", graph.name)
             backend.prepare()
             machine = backend.machine
-        schedule = lower_graph(graph, Lowerer(machine, beginning(backend)))
+        kept = [i for i in range(len(graph.inputs)) if i not in donated]
+        schedule = lower_graph(graph, Lowerer(machine, beginning(backend)), kept)
         show.tell_steps(clock)
         programs = list(dict.fromkeys(programs_of(schedule)))
         if show.wants("kernel"):

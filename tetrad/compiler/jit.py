@@ -257,13 +257,15 @@ class Jitted:
     def _run_checked(self, arguments: Arguments, bound: Bound, wanted: tuple[str, ...]) -> Any:
         """The results, if none of them has a number that is an error now."""
         arrays, _ = self._arrays(arguments)
-        views = [np.array(x.view) for x in arrays]  # some may be donated
+        views = [np.array(x.memory) for x in arrays]  # some may be donated
         storages = [x._storage or x.storage(self.engine.from_numpy) for x in arrays]
         if bound.program.donated:
             ours = {i: arrays[i] is arguments.leaves[i] for i in bound.program.donated}
             storages = _given_up(arrays, ours, storages, self.engine)
         made = bound.run(storages, bound.dims)
-        results = [Array.from_storage(k, s).view for k, s in zip(bound.outputs, made, strict=True)]
+        results = [
+            Array.from_storage(k, s).memory for k, s in zip(bound.outputs, made, strict=True)
+        ]
         sizes = {dim.name: n for dim, n in zip(bound.program.dims, bound.dims, strict=True)}
         names = self.signature.leaf_names(arguments)
         lazy.module("tetrad.compiler.bad_values").check(
@@ -313,7 +315,7 @@ class Jitted:
         if type(leaf) in WIDE or isinstance(leaf, np.ndarray):
             return _operand(leaf)
         if isinstance(leaf, TracedArray):
-            leaf.view  # noqa: B018  raises: no trace is active, so the value has leaked
+            leaf.memory  # noqa: B018  raises: no trace is active, so the value has leaked
         if isinstance(leaf, Spec):
             fail(
                 TraceError,
@@ -519,7 +521,9 @@ def _given_up(
             or arrays[i]._view is not None
             or sys.getrefcount(storages[i]) > OWN_REFERENCES
         )
-        given[i] = engine.from_numpy(np.array(arrays[i].view, order="C")) if shared else storages[i]
+        given[i] = (
+            engine.from_numpy(np.array(arrays[i].memory, order="C")) if shared else storages[i]
+        )
     for i, is_ours in ours.items():
         if is_ours:
             arrays[i].delete()

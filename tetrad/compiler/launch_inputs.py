@@ -158,7 +158,7 @@ def bytes_of(program: Program, buffer: Buffer, given: Given) -> memoryview:
             code=KIND,
             hint="td.kernel.call(program, ...) is part of the program that is traced",
         )
-    array = given.view if isinstance(given, Array) else given
+    array = given.memory if isinstance(given, Array) else given
     if isinstance(array, np.ndarray):
         if not (isinstance(given, Array) and given.dtype.is_quantized):
             refuse_kind(program, buffer, dtype_of(program, buffer, array))

@@ -170,7 +170,7 @@ class NamedFunction:
             return None
         program, name, outputs, large = json.loads(noted)
         arrays = self.arrays()
-        literals = [Literal(arrays[i].view) for i in large]
+        literals = [Literal(arrays[i].memory) for i in large]
         full = partial(self.source.full, given)
         donated = tuple(i for i in self.donated if i < len(kinds))
         found = load(program, name, tuple(dim_names(kinds)), donated, literals, full)
@@ -189,7 +189,7 @@ class NamedFunction:
         """Write down which program it is, for the next process."""
         key = self.key(kinds)
         if key is not None and not program.sizes and not program.narrowed:
-            note(key, program.graph, program.donated, [array.view for array in self.arrays()])
+            note(key, program.graph, program.donated, [array.memory for array in self.arrays()])
 
     def key(self, kinds: Types) -> str | None:
         """Names all that the program depends on; None where it is not kept."""
@@ -217,7 +217,7 @@ def told(arrays: Sequence[Array]) -> str:
     first: dict[int, int] = {}
     digest = hashlib.sha256()
     for i, array in enumerate(arrays):
-        view, kind = array.view, array.type
+        view, kind = array.memory, array.type
         place = first.setdefault(id(array), i)
         known = content(view)
         digest.update(

@@ -9,7 +9,7 @@ timed under TETRAD_TIME=1.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
@@ -24,7 +24,7 @@ from tetrad.lower.lower import Lowerer
 from tetrad.passes.block_scans import block_scans
 from tetrad.passes.fused import describe_groups, fuse_program, verify_fused
 from tetrad.passes.hoist import hoist
-from tetrad.passes.in_place_updates import place_updates
+from tetrad.passes.in_place_updates import place_updates, with_large_copies
 from tetrad.passes.inline_custom import INLINE_CUSTOM
 from tetrad.passes.merge_products import merge_products
 from tetrad.passes.rewrite import RuleLog
@@ -94,10 +94,11 @@ PIPELINE: tuple[Pass | Translation | Substep, ...] = (
 )
 
 
-def lower_graph(graph: Graph, lowerer: Lowerer) -> Schedule:
-    """A graph through the whole list: what is run of it, with memory still to be placed."""
+def lower_graph(graph: Graph, lowerer: Lowerer, kept: Iterable[int] = ()) -> Schedule:
+    """A graph through the whole list: what is run of it, with memory still to be placed. `kept`
+    are the inputs that stay as they are."""
     with show.timed("passes"):
-        better = optimise(graph)
+        better = with_large_copies(optimise(graph), kept)
     if show.wants():
         show.save("graph", graph.name, str(graph))
         show.save("passes", better.name, str(better))

@@ -54,7 +54,7 @@ class ResidentBuffer:
         self.memory.fill(np.ascontiguousarray(given))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.read().view, dtype)
+        return np.array(self.read().memory, dtype)
 
     def __len__(self) -> int:
         return self.count

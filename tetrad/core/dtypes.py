@@ -8,6 +8,7 @@ which dtype results when two meet.
 from __future__ import annotations
 
 import builtins
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -213,6 +214,8 @@ HASHES |= {d.short_name: hash(d.short_name) for d in NIBBLES}
 _NAMED = (*DTYPES, *NIBBLES, *FLOAT8)
 _BY_NAME = {d.short_name: d for d in _NAMED} | {d.name: d for d in _NAMED}
 _BY_NUMPY = {NUMPY[d.short_name]: d for d in ARRAY_DTYPES if d is not bf16}
+TWO_MEANINGS = frozenset({"i8", "u8"})  # bits here, bytes in NumPy
+LETTERS = re.compile(r"[<=|]?([fiuc][0-9]+|b1|[?bBhHiIlLqQefdFD])")  # NumPy's: "f4", "<i8", "d"
 # what declares more types, once a name is asked for that is none yet
 LATER: list[Callable[[], None]] = []
 
@@ -375,18 +378,39 @@ def numpy_named(name: str) -> np.dtype | None:
         return None
 
 
+def spelt(name: str) -> DType:
+    """The dtype that a user calls `name`: our spelling, or NumPy's, as a letter and bytes. What
+    stands for one type there and for another here is refused.
+
+    >>> spelt("f4"), spelt("i2"), spelt("int8")
+    (f32, i16, i8)
+    """
+    if name in TWO_MEANINGS:
+        numpys, ours = np.dtype(name).name, _BY_NAME[name].name
+        message = f"dtype {name!r} may mean two types: {numpys} in NumPy, {ours} as graphs print it"
+        raise DtypeError(message, hint=f"write {numpys!r} or {ours!r}")
+    if name not in _BY_NAME and LETTERS.fullmatch(name):
+        found = numpy_named(name)
+        if found in _BY_NUMPY:
+            return _BY_NUMPY[found]
+    return named(name)
+
+
 def as_dtype(like: object) -> DType:
     """A `DType` from a DType, a NumPy dtype, a name or a Python type.
 
-    >>> as_dtype("float32"), as_dtype(np.int64), as_dtype(bool)
-    (f32, i64, bool)
+    >>> as_dtype("float32"), as_dtype(np.int64), as_dtype(bool), as_dtype("<f4")
+    (f32, i64, bool, f32)
     """
     if isinstance(like, DType):
         return like
     if isinstance(like, str):
-        return named(like)
+        return spelt(like)
     if isinstance(like, type) and like in PYTHON_NUMBERS:
         return python_dtypes()[like]
+    if not isinstance(like, type) and hasattr(like, "__array_namespace__"):
+        hint = "x.dtype is the dtype of an array; several arrays stand in one list: [x, y]"
+        raise DtypeError("expected a dtype, got an array", hint=hint)
     try:
         found = np.dtype(like)  # type: ignore[call-overload]
         if found.name in FLOAT8_NAMES:

@@ -81,8 +81,7 @@ class RoutingError(BoundsError):
     ) -> None:
         self.token, self.expert = token, expert
         message = (
-            f"top_experts: the likelihood of expert {expert} is NaN or negative for token "
-            f"{token} "
+            f"top_experts: the likelihood of expert {expert} is NaN or negative for token {token} "
             "of the batch"
         )
         super().__init__(message, source=source, hint=hint)
@@ -136,6 +135,11 @@ class UnsupportedError(TetradError, NotImplementedError):
     """A case that is not implemented; the text lists what is."""
 
 
+class DerivativeError(UnsupportedError, TypeError, ValueError):
+    """A derivative that a function does not have in this direction. A TypeError and a ValueError
+    too: JAX raises the one or the other."""
+
+
 class VerifyError(TetradError, ValueError):
     """A program breaks a rule of its language; `code` names the rule."""
 
@@ -146,6 +150,12 @@ class VerifyError(TetradError, ValueError):
 
 class ParseError(TetradError, ValueError):
     """Text that is not a program."""
+
+    @classmethod
+    def in_line(cls, number: int, text: str, expected: str) -> ParseError:
+        """The error of a line in which something else was expected."""
+        shown = text if len(text) <= 80 else text[:77] + "..."
+        return cls(f"line {number}: expected {expected}, got {shown!r}")
 
 
 class FileFormatError(TetradError, ValueError):

@@ -87,9 +87,8 @@ FLAGS = {
             "TETRAD_CHECK",
             "",
             "1: verify every station, poison the arena, red zones, compare kernels with the "
-            "evaluator; "
-            "bounds: compile every kernel with bounds checks; nan, inf: such a result is an error "
-            "that names op and line",
+            "evaluator; bounds: compile every kernel with bounds checks; nan, inf: such a result "
+            "is an error that names op and line",
             "0, or comma-separated: 1, bounds, nan, inf",
             _words(("0", *CHECKS)),
             changes_code=True,

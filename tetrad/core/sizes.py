@@ -16,8 +16,7 @@ from tetrad.core.record import record
 from tetrad.core.source import user_source
 
 NUMBER = (
-    "sizes are ints, Dims, products, plus an int; td.asarray(x.shape[0]) is a number to "
-    "compute "
+    "sizes are ints, Dims, products, plus an int; td.asarray(x.shape[0]) is a number to compute "
     "with"
 )
 # Of a size that is parsed. Arguments of kernels are sizes too, and may be any 64 bits.
@@ -108,8 +107,7 @@ class SizeExpr:
 
         def __index__(self) -> int:
             message = (
-                f"the size {self} is only known when the program runs, but Python asked for "
-                "its "
+                f"the size {self} is only known when the program runs, but Python asked for its "
                 "value"
             )
             hint = "static sizes have values: leave the axis out of dims="

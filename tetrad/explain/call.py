@@ -59,7 +59,7 @@ class PreparedCall:
             [asarray(x) if isinstance(x, np.ndarray) else x for x in arguments.leaves]
         )
         results, _ = flatten(self.jitted.function(*args, **kwargs))
-        return [np.asarray(r.view if isinstance(r, Array) else r) for r in results]
+        return [np.asarray(r.memory if isinstance(r, Array) else r) for r in results]
 
 
 def prepare(
@@ -79,7 +79,7 @@ def prepare(
     seconds = time.perf_counter() - start
     dims = dict(zip(executable.dims, bound.dims, strict=True))
     signature = jitted.signatures[list(jitted._programs.values()).index(bound.program)]
-    arrays = [np.asarray(x.view, order="C") for x in given]
+    arrays = [np.asarray(x.memory, order="C") for x in given]
     is_new = jitted.compiles > known
     return PreparedCall(
         jitted,

@@ -98,8 +98,7 @@ def fusions(story: Explanation) -> Iterator[str]:
 def kernel_table(story: Explanation) -> Iterator[str]:
     title = "kernel, in the order they run"
     heads = (
-        f"{'groups':>8} {'thr':>3} {'bytes':>9} {'ops':>8} {'time':>9} {'GB/s':>7} "
-        f"{'Gop/s':>7}  "
+        f"{'groups':>8} {'thr':>3} {'bytes':>9} {'ops':>8} {'time':>9} {'GB/s':>7} {'Gop/s':>7}  "
         "bound by"
     )
     yield f"{title:{NAME_WIDTH + 2}}{heads}"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tetrad.arrays import functions as td
-from tetrad.core import lazy
+from tetrad.arrays import namespaces
 from tetrad.core.dtypes import DType, default_float, f32, f64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.ops.fft.op import NORMS, opposite
@@ -419,12 +419,5 @@ __all__ = [
     "ihfft", "irfft", "irfft2", "irfftn", "real_block", "rfft", "rfft2", "rfftfreq", "rfftn",
 ]  # fmt: skip
 
-
 if not TYPE_CHECKING:  # which would take any name for one of ours
-
-    def __getattr__(name: str) -> Any:
-        raise lazy.module("tetrad.arrays.suggestions").absent("fft", name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = namespaces.offers(globals(), {})

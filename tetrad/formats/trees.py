@@ -224,7 +224,7 @@ class Restorer:
         return array_of(self.file, name, copy=False)
 
     def complex_array(self, name: Any) -> Array:
-        found = self.array(name).view
+        found = self.array(name).memory
         if found.dtype != np.float64 or found.ndim < 1 or found.shape[-1] != 2:
             raise self.wrong(f"tensor {name!a:.80} does not hold complex numbers")
         return Array.from_numpy(np.ascontiguousarray(found).view(np.complex128)[..., 0])

@@ -252,8 +252,7 @@ class _GraphLine:
     text: str
 
     def expected(self, what: str) -> ParseError:
-        shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."
-        return ParseError(f"line {self.number}: expected {what}, got {shown!r}")
+        return ParseError.in_line(self.number, self.text, what)
 
     def checked(self, make: Callable[[], Any]) -> Any:
         """make(); its error becomes a ParseError of this line."""

@@ -114,8 +114,7 @@ def listing(repo: str) -> Iterable[Any]:
         raise HubError(f"there is no {repo} on Hugging Face, or not for you", hint=hint) from None
     except Exception as error:  # whatever the network layer of the day raises
         hint = (
-            "look at the network (and at HF_ENDPOINT, if it is set); a .gguf file on this "
-            "machine "
+            "look at the network (and at HF_ENDPOINT, if it is set); a .gguf file on this machine "
             "needs none"
         )
         raise HubError(

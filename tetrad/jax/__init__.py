@@ -27,27 +27,29 @@ FOLDERS = """
     tree_util typing version
 """.split()  # noqa: SIM905
 TABLE = tables.same("""
-    block_until_ready checkpoint custom_jvp custom_vjp device_get
-    disable_jit eval_shape grad hessian jacfwd jacrev jvp linear_transpose linearize named_scope
-    pure_callback remat value_and_grad vjp vmap ShapeDtypeStruct
+    Device block_until_ready checkpoint custom_jvp custom_vjp default_backend device_count
+    device_get device_put devices disable_jit eval_shape grad hessian jacfwd jacrev jvp
+    linear_transpose linearize local_device_count local_devices named_call named_scope process_count
+    process_index pure_callback remat value_and_grad vjp vmap ShapeDtypeStruct
 """) | {
-    "jacobian": "jacrev",
+    "jacobian": "jacrev", "host_id": "process_index", "host_count": "process_count",
     **{f"tree_{n}": f"tree.{n}" for n in ["map", "leaves", "flatten", "unflatten", "structure"]},
-}
-HOMES = {  # file of this folder -> names of it
-    "devices": """
-        AxisType NamedSharding default_backend device_count device_put device_put_replicated
-        device_put_sharded devices host_count host_id local_device_count local_devices
+}  # fmt: skip
+HOMES = {  # module of this folder -> names of it
+    "_shell.devices": """
+        AxisType NamedSharding P device_put_replicated device_put_sharded
         make_array_from_callback make_array_from_process_local_data
-        make_array_from_single_device_arrays make_mesh pmap process_count process_index
-        process_indices reshard set_mesh shard_map
+        make_array_from_single_device_arrays make_mesh pmap process_indices reshard set_mesh
+        shard_map
     """,
-    "configuration": "debug_infs debug_nans default_prng_impl disable_x64 enable_x64",
-    "transforms": """
-        Device checking_leaks clear_caches closure_convert custom_gradient effects_barrier
-        ensure_compile_time_eval fwd_and_bwd jit live_arrays make_jaxpr named_call typeof
+    "_shell.configuration": "debug_infs debug_nans default_prng_impl disable_x64 enable_x64",
+    "_shell.transforms": """
+        checking_leaks clear_caches closure_convert custom_gradient effects_barrier
+        ensure_compile_time_eval fwd_and_bwd jit live_arrays make_jaxpr typeof
     """,
-    "installation": "install uninstall",
+    "_shell.installation": "install uninstall",
+    "ad_checkpoint": "checkpoint_policies",
+    "dtypes": "float0",
 }
 HOME = {name: home for home, names in HOMES.items() for name in names.split()}
 SETTINGS = """
@@ -62,13 +64,7 @@ def __getattr__(name: str) -> Any:
     if name in FOLDERS:
         return lazy.module(f"tetrad.jax.{name}")
     if name in HOME:
-        value = getattr(lazy.module(f"tetrad.jax._shell.{HOME[name]}"), name)
-    elif name == "checkpoint_policies":
-        value = lazy.module("tetrad.jax.ad_checkpoint").checkpoint_policies
-    elif name == "P":
-        value = lazy.module("tetrad.jax._shell.devices").PartitionSpec
-    elif name == "float0":
-        value = lazy.module("tetrad.jax.dtypes").float0
+        value = getattr(lazy.module(f"tetrad.jax.{HOME[name]}"), name)
     elif name in SETTINGS:
         value = lazy.module("tetrad.jax._shell.configuration").without_effect(f"jax_{name}")
     else:
@@ -78,6 +74,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return tables.listed(
-        globals(), TABLE, HOME, SETTINGS, FOLDERS, ("P", "checkpoint_policies", "float0")
-    )
+    return tables.listed(globals(), TABLE, HOME, SETTINGS, FOLDERS)

@@ -1,54 +1,74 @@
 """JAX's names: `jax.ad_checkpoint`: what a derivative keeps, and what it computes again.
 
-Policies by name are taken and kept simple: values with names are computed again like others (or
-kept like others, where the policy keeps all but some). Results are the same, memory differs.
+What would be moved to another memory is kept: there is one. A policy that keeps all but some names
+keeps those too. Results are the same either way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from tetrad.core.errors import UnsupportedError
 from tetrad.jax._shell import tables
 from tetrad.jax._shell.tables import td
+from tetrad.tracing.array import fail
+from tetrad.transforms.custom_rules import ONLY
 
-TABLE = tables.same("checkpoint remat")
+TABLE = tables.same("checkpoint checkpoint_name remat")
 NOTHING, EVERYTHING = "nothing_saveable", "everything_saveable"
 DOTS = "dots_with_no_batch_dims_saveable"
+ORDER = (NOTHING, DOTS, "dots_saveable", EVERYTHING)
 
 
-def checkpoint_name(x: Any, name: str) -> Any:
-    """The value; its name is for policies."""
-    return x
+def save_anything_except_these_names(*names: str) -> str:
+    return EVERYTHING
 
 
-def named(policy: str) -> Callable[..., str]:
-    """A policy of names: they are not looked at."""
+def save_and_offload_only_these_names(
+    *, names_which_can_be_saved: Iterable[str], names_which_can_be_offloaded: Iterable[str],
+    offload_src: str, offload_dst: str,
+) -> Any:  # fmt: skip
+    """The policy that keeps both: there is one memory."""
+    return td.checkpoint_policies.save_only_these_names(
+        *names_which_can_be_saved, *names_which_can_be_offloaded
+    )
 
-    def chosen(*names: Any, **settings: Any) -> str:
-        return policy
 
-    return chosen
+def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> str:
+    return DOTS
 
 
 def save_from_both_policies(first: str, second: str) -> str:
-    """The one of two policies that keeps more."""
-    order = (NOTHING, DOTS, "dots_saveable", EVERYTHING)
-    return max(first, second, key=order.index)
+    """The policy that keeps what either does: the one of two that keeps more, or all the names."""
+    if first in ORDER and second in ORDER:
+        return max(first, second, key=ORDER.index)
+    for one, other in ((first, second), (second, first)):
+        if one in (NOTHING, EVERYTHING):
+            return other if one == NOTHING else one
+    if not (first.startswith(ONLY) and second.startswith(ONLY)):
+        fail(
+            UnsupportedError,
+            f"save_from_both_policies: {first} and {second} together are no policy",
+            "join policies of products, or policies of names",
+        )
+    return ",".join((first, second.removeprefix(ONLY)))
+
+
+OWN = {
+    f.__name__: f
+    for f in (
+        offload_dot_with_no_batch_dims, save_and_offload_only_these_names,
+        save_anything_except_these_names, save_from_both_policies,
+    )
+}  # fmt: skip
 
 
 class CheckpointPolicies:
     """`jax.checkpoint_policies`."""
 
-    save_only_these_names = staticmethod(named(NOTHING))
-    save_any_names_but_these = staticmethod(named(NOTHING))
-    save_anything_except_these_names = staticmethod(named(EVERYTHING))
-    save_and_offload_only_these_names = staticmethod(named(NOTHING))
-    offload_dot_with_no_batch_dims = staticmethod(named(DOTS))
-    save_from_both_policies = staticmethod(save_from_both_policies)
-
     def __getattr__(self, name: str) -> Any:
-        return getattr(td.checkpoint_policies, name)
+        return OWN[name] if name in OWN else getattr(td.checkpoint_policies, name)
 
 
 checkpoint_policies = CheckpointPolicies()
@@ -61,5 +81,4 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
         print(f"{kept.dtype}[{shape}] kept for the derivative of {getattr(f, '__name__', f)}")
 
 
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

@@ -12,7 +12,7 @@ import os
 from contextlib import AbstractContextManager
 from typing import Any
 
-from tetrad.core.config import config, takes_nearest
+from tetrad.core.config import config
 from tetrad.core.dtypes import keeps_wide
 
 OURS: dict[str, Any] = {
@@ -46,10 +46,6 @@ def use() -> None:
 def leave() -> None:
     """The conventions of `td` again."""
     update(OURS)
-
-
-def is_used() -> bool:
-    return takes_nearest()
 
 
 def enable_x64(wide: bool) -> None:

@@ -24,9 +24,4 @@ def inspect_array_sharding(value: Any, *, callback: Any) -> None:
     raise UnsupportedError("jax.debug.inspect_array_sharding: arrays have one device")
 
 
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

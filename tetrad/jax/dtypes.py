@@ -82,9 +82,4 @@ def itemsize_bits(dtype: Any) -> int:
     return as_dtype(dtype).bits
 
 
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

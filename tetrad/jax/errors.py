@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tetrad.jax._shell import tables
 
 # Ours are finer or coarser than those of JAX; each name is the class that is raised in its place.
@@ -23,11 +21,4 @@ TABLE = {
     "TracerIntegerConversionError": "errors.TraceError",
     "UnexpectedTracerError": "errors.TraceError",
 }
-
-
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

@@ -119,11 +119,7 @@ def drawing(name: str) -> Callable[..., Any]:
 def __getattr__(name: str) -> Any:
     if name not in DRAWS:
         raise tables.absent(__name__, name)
-    try:
-        value = drawing(name)
-    except AttributeError as error:
-        raise tables.absent(__name__, name) from error
-    globals()[name] = value
+    globals()[name] = value = drawing(name)
     return value
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tetrad.jax._shell import tables
 
 TABLE = tables.within(
@@ -11,11 +9,4 @@ TABLE = tables.within(
     "all broadcast flatten flatten_with_path leaves leaves_with_path map map_with_path reduce "
     "reduce_associative static structure transpose unflatten",
 )
-
-
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tetrad.jax._shell import tables
 
 TABLE = tables.within(
@@ -18,11 +16,4 @@ TABLE = tables.within(
     treedef_children treedef_is_leaf treedef_tuple
     """,
 )
-
-
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

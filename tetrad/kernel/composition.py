@@ -55,8 +55,8 @@ def grow(part: Part, block: n.Block) -> None:
             part.nodes += inner.nodes - before
             continue
         part.nodes += 1
-        for name in ("body", "then", "orelse"):
-            grow(part, getattr(instr, name, ()))
+        for inner_block in n.inner_blocks(instr):
+            grow(part, inner_block)
 
 
 def called(part: Part, known: set[str]) -> int:

@@ -70,9 +70,8 @@ def flops_of(block: n.Block, args: Mapping[str, int], invocations: int, lanes: i
     x."""
     total = 0
     for instr in block:
-        arms = [getattr(instr, name, ()) for name in ("body", "then", "orelse")]
         there = behind(instr, args, invocations, lanes)
-        inner = sum(flops_of(arm, args, there, lanes) for arm in arms)
+        inner = sum(flops_of(arm, args, there, lanes) for arm in n.inner_blocks(instr))
         total += inner * (trips(instr, args) if isinstance(instr, n.For) else 1)
         if isinstance(instr, n.Value) and (instr.dtype.is_float or isinstance(instr, n.Dot4)):
             total += FLOPS.get(type(instr), 0) * invocations

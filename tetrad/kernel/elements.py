@@ -140,6 +140,16 @@ def store_bits(k: KernelBuilder, words: Buffer, at: object, value: Val, width: i
     k.store(words, place // per, (others | ((value & mask) << shift)).cast(words.dtype))
 
 
+def table_entry(k: KernelBuilder, code: Val, entries: list[Val]) -> Val:
+    """An entry of a table by the bits of a code, without exchanging lanes: they may be idle."""
+    bit = 1
+    while len(entries) > 1:
+        is_odd = (code & bit).ne(0)
+        entries = [k.select(is_odd, b, a) for a, b in zip(entries[::2], entries[1::2], strict=True)]
+        bit *= 2
+    return entries[0]
+
+
 def shift_of(k: KernelBuilder, place: Val, per: int, width: int) -> Val:
     return k.cast(place % per, u32) * width
 

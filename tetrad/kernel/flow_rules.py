@@ -103,7 +103,7 @@ class MixedUse:
                 message = f"buffer {access[0].name} is accessed atomically and plainly"
                 self.check.report("K014", f"{message} with no barrier between", instr)
             again = self.passage(instr).adds if isinstance(instr, n.For | n.Repeat) else NONE
-            for inner in blocks_of(instr):
+            for inner in n.inner_blocks(instr):
                 self.block(inner, before | again)
             before = self.passage(instr).after(before)
 
@@ -118,7 +118,7 @@ class MixedUse:
             return Passage(frozenset({access}), True)
         if isinstance(instr, n.Barrier):
             return Passage(NONE, False)
-        ways = [self.through(inner) for inner in blocks_of(instr)]
+        ways = [self.through(inner) for inner in n.inner_blocks(instr)]
         may_skip = not isinstance(instr, n.Region | n.If)
         adds = NONE.union(*(way.adds for way in ways))
         return Passage(adds, may_skip or any(way.keeps for way in ways))
@@ -135,10 +135,3 @@ def access_of(instr: n.Instr) -> tuple[n.Buffer, bool] | None:
     if isinstance(instr, n.Atomic | n.Load | n.Store):
         return instr.buffer, isinstance(instr, n.Atomic)
     return None
-
-
-def blocks_of(instr: n.Instr) -> tuple[n.Block, ...]:
-    """The blocks inside an instruction; both sides of a branch, also an empty one."""
-    if isinstance(instr, n.If):
-        return (instr.then, instr.orelse)
-    return (instr.body,) if isinstance(instr, n.For | n.Repeat | n.Region) else ()

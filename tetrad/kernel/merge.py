@@ -22,7 +22,6 @@ from tetrad.kernel.uniformity import varying
 
 Alike = tuple[n.Instr, ...]  # corresponding instructions, one per program
 MOST = 16  # arguments at most; with more the kernels are too different
-BLOCKS = frozenset({"body", "then", "orelse"})
 EFFECTS = (
     n.Store,
     n.Atomic,
@@ -130,7 +129,7 @@ class Merge:
             agree(literal_of(instr.rhs) for instr in instrs)  # type: ignore[attr-defined]
         for name in names:
             values = tuple(getattr(instr, name) for instr in instrs)
-            if name in BLOCKS:
+            if name in n.BLOCKS:
                 self.compare_blocks(values)
             else:
                 self.compare_field(values)
@@ -202,7 +201,7 @@ class Merge:
         names: tuple[str, ...] = instrs[0].__match_args__
         fields = {name: tuple(getattr(i, name) for i in instrs) for name in names}
         made = [
-            self.rebuilt(values[0]) if name in BLOCKS else self.field(values)
+            self.rebuilt(values[0]) if name in n.BLOCKS else self.field(values)
             for name, values in fields.items()
         ]
         return type(instrs[0])(*made)
@@ -287,7 +286,7 @@ def has_unknown_stride(program: n.Program, names: set[str]) -> bool:
     differing, stack = varying(program), list(program.body)
     while stack:
         instr = stack.pop()
-        stack += [inner for name in BLOCKS for inner in getattr(instr, name, ())]
+        stack += [inner for block in n.inner_blocks(instr) for inner in block]
         if isinstance(instr, n.Binary) and instr.op in ("mul", "div", "mod"):
             sides = (instr.lhs, instr.rhs)
             told = [isinstance(side, n.Arg) and side.name in names for side in sides]

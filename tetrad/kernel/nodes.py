@@ -444,12 +444,20 @@ INSTRUCTIONS: tuple[type[Instr], ...] = (
 )  # fmt: skip
 
 
+BLOCKS = ("body", "then", "orelse")  # fields that hold a block
+
+
+def inner_blocks(instr: Instr) -> list[Block]:
+    """The blocks that an instruction holds, empty ones included."""
+    return [getattr(instr, name) for name in BLOCKS if hasattr(instr, name)]
+
+
 def walk(block: Block) -> Iterator[Instr]:
     """Every instruction of a block, inner ones included, in program order."""
     for instr in block:
         yield instr
-        for name in ("body", "then", "orelse"):
-            yield from walk(getattr(instr, name, ()))
+        for inner in inner_blocks(instr):
+            yield from walk(inner)
 
 
 def atomic_buffers(block: Block) -> set[Buffer]:

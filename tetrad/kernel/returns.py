@@ -33,7 +33,7 @@ def holds_return(block: n.Block) -> bool:
 def returns(instr: n.Instr) -> bool:
     if isinstance(instr, n.Return):
         return True
-    return any(holds_return(getattr(instr, name, ())) for name in ("body", "then", "orelse"))
+    return any(map(holds_return, n.inner_blocks(instr)))
 
 
 def ends(block: n.Block) -> bool:

@@ -126,8 +126,7 @@ def regions_of(program: n.Program, instr: n.Instr) -> str:
             if held is instr:
                 return "/".join(path)
             inside = (*path, held.generator) if isinstance(held, n.Region) else path
-            inner = (getattr(held, name, ()) for name in ("body", "then", "orelse"))
-            waiting += [(body, inside) for body in inner if body]
+            waiting += [(body, inside) for body in n.inner_blocks(held)]
     return ""
 
 
@@ -248,8 +247,7 @@ class _KernelLine:
     text: str
 
     def expected(self, what: str) -> ParseError:
-        shown = self.text if len(self.text) <= 80 else self.text[:77] + "..."
-        return ParseError(f"line {self.number}: expected {what}, got {shown!r}")
+        return ParseError.in_line(self.number, self.text, what)
 
 
 @record(frozen=False)

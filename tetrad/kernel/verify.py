@@ -295,7 +295,7 @@ def _check_limits(check: Check) -> bool:
     for _ in range(MAX_NESTING + 1):
         total += sum(map(len, level))
         leaving += sum(isinstance(instr, n.Return) for block in level for instr in block)
-        level = [inner for block in level for instr in block for inner in _inner_blocks(instr)]
+        level = [inner for block in level for instr in block for inner in n.inner_blocks(instr)]
         if total > MAX_INSTRUCTIONS:
             check.report("V019", f"more than {MAX_INSTRUCTIONS} instructions")
             return False
@@ -306,9 +306,3 @@ def _check_limits(check: Check) -> bool:
             return True
     check.report("V018", f"blocks nested deeper than {MAX_NESTING}")
     return False
-
-
-def _inner_blocks(instr: n.Instr) -> tuple[n.Block, ...]:
-    if isinstance(instr, n.If):
-        return (instr.then, instr.orelse) if instr.orelse else (instr.then,)
-    return (instr.body,) if isinstance(instr, n.For | n.Repeat | n.Region) else ()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tetrad.arrays import namespaces
 from tetrad.arrays.creation import asarray, eye, zeros
 from tetrad.arrays.indexing import reshaped
 from tetrad.arrays.linear import matmul, tensordot, vecdot
@@ -28,13 +29,11 @@ from tetrad.arrays.manipulation import (
 from tetrad.arrays.statistics import max as largest
 from tetrad.arrays.statistics import min as smallest
 from tetrad.arrays.statistics import sum as total
-from tetrad.core import lazy
 from tetrad.core.dtypes import DType, f32, i32
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.core.floats import guarded
 from tetrad.core.sizes import SizeExpr
 from tetrad.linalg._operands import (
-    apply,
     matrix_operand,
     numbers,
     policy,
@@ -45,7 +44,7 @@ from tetrad.linalg._operands import (
 )
 from tetrad.linalg._pieces import cross, diagonal, outer, trace
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, expand
+from tetrad.tracing.operands import apply, as_array, axes_of, axis_of, convert, expand
 from tetrad.transforms.custom import custom_jvp
 from tetrad.transforms.derivatives import jvp
 
@@ -537,18 +536,7 @@ LATER = {  # in further files, which are loaded when one of them is used
     "_roots": ("sqrtm",),
     "_tridiagonal": ("tridiagonal_solve",),
 }  # fmt: skip
-HOME = {name: home for home, names in LATER.items() for name in names}
-__all__ += list(HOME)
-
+__all__ += [name for names in LATER.values() for name in names]
 
 if not TYPE_CHECKING:  # which would take any name for one of ours
-
-    def __getattr__(name: str) -> Any:
-        if name not in HOME:
-            raise lazy.module("tetrad.arrays.suggestions").absent("linalg", name)
-        globals()[name] = found = getattr(lazy.module(f"tetrad.linalg.{HOME[name]}"), name)
-        return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = namespaces.offers(globals(), LATER)

@@ -12,10 +12,10 @@ from tetrad.arrays.statistics import max as largest
 from tetrad.arrays.statistics import sum as total
 from tetrad.core.dtypes import bool_, f32
 from tetrad.linalg import SlogdetResult, inv
-from tetrad.linalg._operands import apply, run_op, solved, square_operand
+from tetrad.linalg._operands import run_op, solved, square_operand
 from tetrad.linalg._pieces import diagonal
 from tetrad.tracing.array import Array
-from tetrad.tracing.operands import convert
+from tetrad.tracing.operands import apply, convert
 from tetrad.transforms.custom import custom_jvp
 
 

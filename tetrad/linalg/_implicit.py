@@ -13,10 +13,9 @@ from typing import Any
 from tetrad.core.tree import flatten, tree_map, unflatten
 from tetrad.core.types import ArrayType
 from tetrad.graph.custom import make_linear
-from tetrad.linalg._operands import apply
 from tetrad.tracing.array import Array, TracedArray, node_of
 from tetrad.tracing.context import current_trace
-from tetrad.tracing.operands import as_array, traced
+from tetrad.tracing.operands import apply, as_array, traced
 from tetrad.tracing.run_graph import run_graph
 from tetrad.transforms.custom import custom_jvp, stop_gradient, trace_leaves
 from tetrad.transforms.derivatives import jvp
@@ -70,6 +69,21 @@ def change_in(function: Function, at: list[Array], by: list[Array], like: Tree) 
 # -- linear systems --------------------------------------------------------------------------------
 
 
+def linear_in_last(forward: Function, backward: Function, fixed: Tree, v: Tree) -> Tree:
+    """forward(*fixed, v), a linear function of v whose transpose is backward(*fixed, v)."""
+    arrays, held = flatten(fixed)
+    leaves, tree = flatten(v)
+
+    def on_leaves(function: Function) -> Callable[..., list[Array]]:
+        def called(*xs: Array) -> list[Array]:
+            given, last = list(xs[: len(arrays)]), list(xs[len(arrays) :])
+            return flatten(function(*unflatten(held, given), unflatten(tree, last)))[0]
+
+        return called
+
+    return unflatten(tree, linear(on_leaves(forward), on_leaves(backward), arrays, leaves))
+
+
 def custom_linear_solve(
     matvec: Function,
     b: Tree,
@@ -98,6 +112,9 @@ def custom_linear_solve(
     product = Closed("matvec", matvec, right)
     search = Closed("solve", lambda v: solve(matvec, v), right)
 
+    def x_of(found: Tree) -> Tree:
+        return found[0] if has_aux else found
+
     @custom_jvp
     def solved(moving: Any, others: Any, used: Any, also: Any, v: Tree) -> Tree:
         return search(used, also, v)
@@ -106,38 +123,21 @@ def custom_linear_solve(
     def _solved_jvp(primals: Any, tangents: Any) -> Any:
         moving, others, used, also, v = primals
         found = solved(*primals)
-        x = found[0] if has_aux else found
-        moved = change_in(lambda m: product(m, others, x), moving, tangents[0], v)
-        change = again(moving, others, used, also, minus(tangents[4], moved))
-        if has_aux:
-            more = tree_map(lambda a: apply("multiply", a, 0), found[1])
-            return found, (change, more)
-        return found, change
+        moved = change_in(lambda m: product(m, others, x_of(found)), moving, tangents[0], v)
+        change = again((moving, others, used, also), minus(tangents[4], moved))
+        if not has_aux:
+            return found, change
+        return found, (change, tree_map(lambda a: apply("multiply", a, 0), found[1]))
 
-    def again(moving: Any, others: Any, used: Any, also: Any, v: Tree) -> Tree:
+    def again(fixed: Any, v: Tree) -> Tree:
         if backward is None:  # the search itself is transposed, if that can be done
-            found = search(used, also, v)
-            return found[0] if has_aux else found
-        fixed, held = flatten((moving, others, used, also))
-        leaves, tree = flatten(v)
+            return x_of(search(*fixed[2:], v))
+        return linear_in_last(lambda *given: x_of(solved(*given)), transposed, fixed, v)
 
-        def forwards(*xs: Array) -> list[Array]:
-            given = unflatten(held, list(xs[: len(fixed)]))
-            found = solved(*given, unflatten(tree, list(xs[len(fixed) :])))
-            return flatten(found[0] if has_aux else found)[0]
-
-        def backwards(*xs: Array) -> list[Array]:
-            m, o, *_ = unflatten(held, list(xs[: len(fixed)]))
-            return transposed(m, o, unflatten(tree, list(xs[len(fixed) :])))
-
-        return unflatten(tree, linear(forwards, backwards, fixed, leaves))
-
-    def transposed(moving: Any, others: Any, v: Tree) -> list[Array]:
+    def transposed(moving: Any, others: Any, used: Any, also: Any, v: Tree) -> Tree:
         turned = linear_transpose(lambda x: product(moving, others, x), v)
-        found = custom_linear_solve(
-            lambda y: turned(y)[0], v, backward or solve, solve, symmetric, has_aux
-        )
-        return flatten(found[0] if has_aux else found)[0]
+        settings = backward or solve, solve, symmetric, has_aux
+        return x_of(custom_linear_solve(lambda y: turned(y)[0], v, *settings))
 
     return solved(product.moving, product.others, *still(search), right)
 

@@ -13,13 +13,12 @@ from typing import Any
 from tetrad.arrays import functions as td
 from tetrad.core.dtypes import i32
 from tetrad.core.errors import SettingError, ShapeError
-from tetrad.core.promotion import as_float
 from tetrad.core.tree import flatten, tree_map, unflatten
 from tetrad.linalg import pinv
 from tetrad.linalg._implicit import custom_linear_solve
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.loops import fori_loop, while_loop
-from tetrad.tracing.operands import as_array, convert
+from tetrad.tracing.operands import as_array, as_floats, convert
 
 Tree = Any
 Function = Callable[[Any], Any]
@@ -76,7 +75,7 @@ def _krylov(
     method: Callable[..., Array], A: Any, b: Tree, x0: Tree, tol: float, atol: float,
     maxiter: int | None, M: Any, *, symmetric: bool = False,
 ) -> tuple[Tree, None]:  # fmt: skip
-    right = tree_map(_floats, b)
+    right = tree_map(as_floats, b)
     product, nearly = _function("A", A), _function("M", M)
     size = sum(int(x.size) for x in flatten(right)[0])
     most = 10 * size if maxiter is None else maxiter
@@ -96,11 +95,6 @@ def _krylov(
         product, right, lambda f, v: solve(f, v, start), solve, symmetric=symmetric
     )
     return found, None
-
-
-def _floats(x: Any) -> Array:
-    array = as_array(x)
-    return convert(array, as_float(array.dtype))
 
 
 def _function(name: str, A: Any) -> Function:

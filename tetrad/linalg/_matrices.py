@@ -154,8 +154,10 @@ def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True,
     *, on_failure: str | None = None,
 ) -> tuple[Array, bool]:  # fmt: skip
-    """The Cholesky factor of a matrix, and whether it is the lower one, for `cho_solve`."""
-    return cholesky(a, upper=not lower, on_failure=on_failure), lower
+    """The Cholesky factor of a matrix, and whether it is the lower one, for `cho_solve`; of the
+    matrix that triangle is read."""
+    given = a if lower else _adjoint(as_array(a))
+    return cholesky(given, upper=not lower, on_failure=on_failure), lower
 
 
 def cho_solve(

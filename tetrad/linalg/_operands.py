@@ -20,11 +20,7 @@ from tetrad.core.promotion import as_float
 from tetrad.core.sizes import Shape, product
 from tetrad.ops.rules import broadcast_shapes
 from tetrad.tracing.array import Array, fail, located
-from tetrad.tracing.operands import common, convert, elementwise, expand
-
-
-def apply(name: str, *args: Any) -> Array:
-    return elementwise(REGISTRY[name], args, {})
+from tetrad.tracing.operands import common, convert, expand
 
 
 def run_op(name: str, *args: Array, **params: Any) -> Any:

@@ -16,9 +16,8 @@ from tetrad.arrays.manipulation import (
 from tetrad.arrays.statistics import sum as total
 from tetrad.core.errors import ShapeError
 from tetrad.core.sizes import Size
-from tetrad.linalg._operands import apply
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, common
+from tetrad.tracing.operands import apply, as_array, axis_of, common
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Array:

@@ -15,13 +15,13 @@ from tetrad.core.dtypes import c64
 from tetrad.core.types import ArrayType
 from tetrad.linalg import matmul, matrix_transpose
 from tetrad.linalg._implicit import linear
-from tetrad.linalg._operands import apply, square_operand
+from tetrad.linalg._operands import square_operand
 from tetrad.ops.linalg.factors import convergence_error
 from tetrad.ops.linalg.systems import call, stack
 from tetrad.schedule import lapack
 from tetrad.tracing.array import Array
 from tetrad.tracing.callbacks import pure_callback
-from tetrad.tracing.operands import convert
+from tetrad.tracing.operands import apply, convert
 from tetrad.transforms.custom import custom_jvp
 
 Matrix = NDArray[Any]

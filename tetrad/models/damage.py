@@ -28,8 +28,7 @@ def no_numbers(step: Step, what: str, position: int) -> LogitsError:
         )
     hint = (
         "its weights may be damaged: fetch the file again; or its values are too large for keys "
-        "and values in f16: "
-        "load with kv='bf16' (-ctk bf16 -ctv bf16)"
+        "and values in f16: load with kv='bf16' (-ctk bf16 -ctv bf16)"
     )
     return LogitsError(f"the model gave {what} at position {position}", hint=hint)
 
@@ -52,7 +51,7 @@ def named_weights(step: Step) -> Iterator[tuple[str, Array]]:
 def is_finite(weight: Array) -> bool:
     if weight.dtype.is_quantized:
         return True
-    flat = weight.view.reshape(-1)
+    flat = weight.memory.reshape(-1)
     pieces = (flat[i : i + PIECE] for i in range(0, flat.size, PIECE))
     return all(bool(np.isfinite(piece.astype(np.float32)).all()) for piece in pieces)
 

@@ -92,7 +92,7 @@ class TextArguments:
 
     def run(self) -> np.ndarray:
         (made,) = self.bound.run(self.storages, self.bound.dims)
-        return Array.from_storage(self.bound.outputs[0], made).view
+        return Array.from_storage(self.bound.outputs[0], made).memory
 
 
 def ranked(programs: Programs, rows: np.ndarray) -> np.ndarray:
@@ -102,7 +102,7 @@ def ranked(programs: Programs, rows: np.ndarray) -> np.ndarray:
     given = Array.from_numpy(rows)
     bound = programs.ranks.sized(given)
     (made,) = bound.run([given.storage(Storage.from_numpy)], bound.dims)
-    return np.array(Array.from_storage(bound.outputs[0], made).view[:, 0])
+    return np.array(Array.from_storage(bound.outputs[0], made).memory[:, 0])
 
 
 def round_up(tokens: int) -> int:

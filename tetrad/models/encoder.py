@@ -149,12 +149,12 @@ def in_panels(c: Encoder, weights: dict[str, Array], dtype: str) -> dict[str, Ar
 def laid(name: str, weight: Array, dtype: str) -> dict[str, Array]:
     """In panels; a weight in 8 bits has scales and offsets beside it."""
     if dtype == "int8" and weight.shape[1] % BYTES == 0:
-        parts, stem = in_bytes(weight.view), name.removesuffix(".weight")
+        parts, stem = in_bytes(weight.memory), name.removesuffix(".weight")
         names = (name, f"{stem}.scale", f"{stem}.offset")
         return dict(zip(names, map(placed, parts), strict=True))
     if dtype == "bf16" and weight.shape[1] % HALVES == 0:
-        return {name: placed(panels_of(weight.view.astype(bf16.np), HALVES))}
-    wide = weight.view.astype(np.float32) if dtype == "f32" else weight.view
+        return {name: placed(panels_of(weight.memory.astype(bf16.np), HALVES))}
+    wide = weight.memory.astype(np.float32) if dtype == "f32" else weight.memory
     return {name: placed(panels_of(wide))}
 
 
@@ -174,7 +174,7 @@ def fills_panels(weight: Array) -> bool:
 
 
 def stacked(rows: Sequence[Array | None]) -> Array:
-    return Array.from_numpy(np.concatenate([row.view for row in rows if row is not None]))
+    return Array.from_numpy(np.concatenate([row.memory for row in rows if row is not None]))
 
 
 # -- the step --------------------------------------------------------------------------------------

@@ -453,7 +453,7 @@ class Engine:
         another's error."""
         shares = [work.share(count) for work, count in parts]
         try:
-            logits = self.run(shares).view
+            logits = self.run(shares).memory
         except TetradError as error:
             if len(parts) == 1:
                 parts[0][0].error = error

@@ -38,8 +38,7 @@ def check_shapes(
         check_tensor(file, tensor)
     if unknown := sorted(file.tensors.keys() - {tensor.name for tensor in expected} - FACTORS):
         message = (
-            f"{file.path}: {len(unknown)} tensors are not part of this architecture as "
-            "it is "
+            f"{file.path}: {len(unknown)} tensors are not part of this architecture as it is "
             f"known: {unknown[0]}"
         )
         raise UnsupportedError(message, hint="the file may be of a newer variant of the model")

@@ -98,7 +98,7 @@ def load_weights(file: ModelFile, order_of: Order) -> tuple[dict[str, Array], tu
         lay_out(file, batch, patterns, memory)
         for place in batch:
             file.release(place.tensor.name)
-    flat = memory.view.reshape(-1)
+    flat = memory.memory.reshape(-1)
     weights = {
         place.tensor.name: Array.from_bytes(place.bytes_in(flat), place.kind) for place in places
     }
@@ -106,12 +106,15 @@ def load_weights(file: ModelFile, order_of: Order) -> tuple[dict[str, Array], tu
     for place in set(places).difference(quick):
         name = place.tensor.name
         lay_out_slowly(
-            file, place, order_of(name), place.bytes_in(writable).reshape(weights[name].view.shape)
+            file,
+            place,
+            order_of(name),
+            place.bytes_in(writable).reshape(weights[name].memory.shape),
         )
     in_place: set[str] = set()
     for name in file.tensors.keys() - weights.keys():
         weights[name] = load_floats(file, name, order_of(name))
-        if np.may_share_memory(weights[name].view, file.data(name)):
+        if np.may_share_memory(weights[name].memory, file.data(name)):
             in_place.add(file.tensors[name].file)
         else:
             file.release(name)
@@ -130,9 +133,7 @@ def plan(file: ModelFile) -> tuple[list[PlacedTensor], int]:
         if tensor.format not in LANES:
             known = ", ".join([*FLOATS, *LANES])
             message = (
-                f"{file.path}: tensor {tensor.name} has the format {tensor.format}, "
-                "which is "
-                "not "
+                f"{file.path}: tensor {tensor.name} has the format {tensor.format}, which is not "
                 "supported yet"
             )
             raise UnsupportedError(message, hint=f"supported: {known}")

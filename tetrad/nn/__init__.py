@@ -9,212 +9,64 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tetrad.arrays import functions as td
+from tetrad.arrays import namespaces
 from tetrad.arrays.creation import positions
 from tetrad.core import lazy
 from tetrad.core.dtypes import DType, as_dtype, f32
 from tetrad.core.errors import DtypeError, ShapeError
-from tetrad.core.op import REGISTRY
 from tetrad.ops.movement import stop_gradient
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, elementwise
+from tetrad.tracing.operands import apply, as_array, axes_of, axis_of
 
 Axis = int | Sequence[int]
-# functions that are loaded when first used, by the file that has them
-LAZY = {
+LATER = {  # in further files, which are loaded when one of them is used
     "_activations": (
-        "geglu",
-        "hard_shrink",
-        "hard_swish",
-        "identity",
-        "log1mexp",
-        "logmeanexp",
-        "prelu",
-        "reglu",
-        "soft_shrink",
-        "softmin",
-        "sparse_plus",
-        "sparse_sigmoid",
-        "standardize",
-        "swiglu",
-        "swish",
-        "tanh",
-        "tanh_shrink",
-        "threshold",
+        "geglu", "hard_shrink", "hard_swish", "identity", "log1mexp", "logmeanexp", "prelu",
+        "reglu", "soft_shrink", "softmin", "sparse_plus", "sparse_sigmoid", "standardize", "swiglu",
+        "swish", "tanh", "tanh_shrink", "threshold",
     ),
     "_attention": ("dot_product_attention",),
     "_experts": ("grouped_matmul", "load_balance_loss", "top_k_experts"),
     "_module": ("Module", "static_field"),
     "_recurrent": ("gru", "gru_init", "lstm", "lstm_init"),
     "_transformer": (
-        "gated_feed_forward",
-        "gated_feed_forward_init",
-        "multi_head_attention",
-        "multi_head_attention_init",
-        "transformer_decoder_layer",
-        "transformer_decoder_layer_init",
-        "transformer_encoder_layer",
-        "transformer_encoder_layer_init",
+        "gated_feed_forward", "gated_feed_forward_init", "multi_head_attention",
+        "multi_head_attention_init", "transformer_decoder_layer", "transformer_decoder_layer_init",
+        "transformer_encoder_layer", "transformer_encoder_layer_init",
     ),
     "_convolution": (
-        "conv1d",
-        "conv2d",
-        "conv3d",
-        "conv_general_dilated",
-        "conv_transpose1d",
-        "conv_transpose2d",
-        "conv_transpose3d",
-        "im2col",
+        "conv1d", "conv2d", "conv3d", "conv_general_dilated", "conv_transpose1d",
+        "conv_transpose2d", "conv_transpose3d", "im2col",
     ),
     "_dropout": ("dropout",),
     "_embedding": ("embedding",),
     "_linear_4bit": ("linear_4bit", "linear_4bit_affine_grouped"),
     "_linear_4bit_typed": ("linear_4bit_affine_grouped_typed",),
     "_losses": (
-        "binary_cross_entropy",
-        "binary_cross_entropy_with_logits",
-        "cosine_embedding_loss",
-        "cosine_similarity",
-        "cross_entropy",
-        "hinge_embedding_loss",
-        "hinge_loss",
-        "huber_loss",
-        "kl_div",
-        "l1_loss",
-        "mse_loss",
-        "smooth_l1_loss",
+        "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss",
+        "cosine_similarity", "cross_entropy", "hinge_embedding_loss", "hinge_loss", "huber_loss",
+        "kl_div", "l1_loss", "mse_loss", "smooth_l1_loss",
     ),
     "_norms": (
-        "batch_norm",
-        "group_norm",
-        "instance_norm",
-        "layer_norm2d",
-        "residual_layer_norm",
+        "batch_norm", "group_norm", "instance_norm", "layer_norm2d", "residual_layer_norm",
         "residual_rms_norm",
     ),
     "_pooling": (
-        "adaptive_avg_pool1d",
-        "adaptive_avg_pool2d",
-        "adaptive_avg_pool3d",
-        "adaptive_max_pool1d",
-        "adaptive_max_pool2d",
-        "adaptive_max_pool3d",
-        "adaptive_pool",
-        "avg_pool1d",
-        "avg_pool2d",
-        "avg_pool3d",
-        "global_avg_pool",
-        "global_max_pool",
-        "max_pool1d",
-        "max_pool2d",
-        "max_pool3d",
-        "pool",
+        "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
+        "adaptive_max_pool2d", "adaptive_max_pool3d", "adaptive_pool", "avg_pool1d", "avg_pool2d",
+        "avg_pool3d", "global_avg_pool", "global_max_pool", "max_pool1d", "max_pool2d",
+        "max_pool3d", "pool",
     ),
     "_resize": ("resize",),
     "_rope": ("axial_rope2d", "rope", "rope_tables"),
-}
+}  # fmt: skip
 MODULES = ("initializers",)
-HOMES = {name: home for home, names in LAZY.items() for name in names}
 
 if TYPE_CHECKING:
-    from tetrad.nn import initializers as initializers
-    from tetrad.nn._activations import geglu as geglu
-    from tetrad.nn._activations import hard_shrink as hard_shrink
-    from tetrad.nn._activations import hard_swish as hard_swish
-    from tetrad.nn._activations import identity as identity
-    from tetrad.nn._activations import log1mexp as log1mexp
-    from tetrad.nn._activations import logmeanexp as logmeanexp
-    from tetrad.nn._activations import prelu as prelu
-    from tetrad.nn._activations import reglu as reglu
-    from tetrad.nn._activations import soft_shrink as soft_shrink
-    from tetrad.nn._activations import softmin as softmin
-    from tetrad.nn._activations import sparse_plus as sparse_plus
-    from tetrad.nn._activations import sparse_sigmoid as sparse_sigmoid
-    from tetrad.nn._activations import standardize as standardize
-    from tetrad.nn._activations import swiglu as swiglu
-    from tetrad.nn._activations import swish as swish
-    from tetrad.nn._activations import tanh as tanh
-    from tetrad.nn._activations import tanh_shrink as tanh_shrink
-    from tetrad.nn._activations import threshold as threshold
-    from tetrad.nn._attention import dot_product_attention as dot_product_attention
-    from tetrad.nn._convolution import conv1d as conv1d
-    from tetrad.nn._convolution import conv2d as conv2d
-    from tetrad.nn._convolution import conv3d as conv3d
-    from tetrad.nn._convolution import conv_general_dilated as conv_general_dilated
-    from tetrad.nn._convolution import conv_transpose1d as conv_transpose1d
-    from tetrad.nn._convolution import conv_transpose2d as conv_transpose2d
-    from tetrad.nn._convolution import conv_transpose3d as conv_transpose3d
-    from tetrad.nn._convolution import im2col as im2col
-    from tetrad.nn._dropout import dropout as dropout
-    from tetrad.nn._embedding import embedding as embedding
-    from tetrad.nn._experts import grouped_matmul as grouped_matmul
-    from tetrad.nn._experts import load_balance_loss as load_balance_loss
-    from tetrad.nn._experts import top_k_experts as top_k_experts
-    from tetrad.nn._linear_4bit import linear_4bit as linear_4bit
-    from tetrad.nn._linear_4bit import linear_4bit_affine_grouped as linear_4bit_affine_grouped
-    from tetrad.nn._linear_4bit_typed import (
-        linear_4bit_affine_grouped_typed as linear_4bit_affine_grouped_typed,
-    )
-    from tetrad.nn._losses import binary_cross_entropy as binary_cross_entropy
-    from tetrad.nn._losses import (
-        binary_cross_entropy_with_logits as binary_cross_entropy_with_logits,
-    )
-    from tetrad.nn._losses import cosine_embedding_loss as cosine_embedding_loss
-    from tetrad.nn._losses import cosine_similarity as cosine_similarity
-    from tetrad.nn._losses import cross_entropy as cross_entropy
-    from tetrad.nn._losses import hinge_embedding_loss as hinge_embedding_loss
-    from tetrad.nn._losses import hinge_loss as hinge_loss
-    from tetrad.nn._losses import huber_loss as huber_loss
-    from tetrad.nn._losses import kl_div as kl_div
-    from tetrad.nn._losses import l1_loss as l1_loss
-    from tetrad.nn._losses import mse_loss as mse_loss
-    from tetrad.nn._losses import smooth_l1_loss as smooth_l1_loss
-    from tetrad.nn._module import Module as Module
-    from tetrad.nn._module import static_field as static_field
-    from tetrad.nn._norms import batch_norm as batch_norm
-    from tetrad.nn._norms import group_norm as group_norm
-    from tetrad.nn._norms import instance_norm as instance_norm
-    from tetrad.nn._norms import layer_norm2d as layer_norm2d
-    from tetrad.nn._norms import residual_layer_norm as residual_layer_norm
-    from tetrad.nn._norms import residual_rms_norm as residual_rms_norm
-    from tetrad.nn._pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
-    from tetrad.nn._pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
-    from tetrad.nn._pooling import adaptive_avg_pool3d as adaptive_avg_pool3d
-    from tetrad.nn._pooling import adaptive_max_pool1d as adaptive_max_pool1d
-    from tetrad.nn._pooling import adaptive_max_pool2d as adaptive_max_pool2d
-    from tetrad.nn._pooling import adaptive_max_pool3d as adaptive_max_pool3d
-    from tetrad.nn._pooling import adaptive_pool as adaptive_pool
-    from tetrad.nn._pooling import avg_pool1d as avg_pool1d
-    from tetrad.nn._pooling import avg_pool2d as avg_pool2d
-    from tetrad.nn._pooling import avg_pool3d as avg_pool3d
-    from tetrad.nn._pooling import global_avg_pool as global_avg_pool
-    from tetrad.nn._pooling import global_max_pool as global_max_pool
-    from tetrad.nn._pooling import max_pool1d as max_pool1d
-    from tetrad.nn._pooling import max_pool2d as max_pool2d
-    from tetrad.nn._pooling import max_pool3d as max_pool3d
-    from tetrad.nn._pooling import pool as pool
-    from tetrad.nn._recurrent import gru as gru
-    from tetrad.nn._recurrent import gru_init as gru_init
-    from tetrad.nn._recurrent import lstm as lstm
-    from tetrad.nn._recurrent import lstm_init as lstm_init
-    from tetrad.nn._resize import resize as resize
-    from tetrad.nn._rope import axial_rope2d as axial_rope2d
-    from tetrad.nn._rope import rope as rope
-    from tetrad.nn._rope import rope_tables as rope_tables
-    from tetrad.nn._transformer import gated_feed_forward as gated_feed_forward
-    from tetrad.nn._transformer import gated_feed_forward_init as gated_feed_forward_init
-    from tetrad.nn._transformer import multi_head_attention as multi_head_attention
-    from tetrad.nn._transformer import multi_head_attention_init as multi_head_attention_init
-    from tetrad.nn._transformer import transformer_decoder_layer as transformer_decoder_layer
-    from tetrad.nn._transformer import (
-        transformer_decoder_layer_init as transformer_decoder_layer_init,
-    )
-    from tetrad.nn._transformer import transformer_encoder_layer as transformer_encoder_layer
-    from tetrad.nn._transformer import (
-        transformer_encoder_layer_init as transformer_encoder_layer_init,
-    )
+    from tetrad.nn.later import *  # noqa: F403
 
 
 def relu(x: Any) -> Array:
@@ -247,7 +99,7 @@ def sigmoid(x: Any) -> Array:
 
 def silu(x: Any) -> Array:
     """x * sigmoid(x), also called swish."""
-    return elementwise(REGISTRY["silu"], (x,), {})
+    return apply("silu", x)
 
 
 def softplus(x: Any) -> Array:
@@ -257,17 +109,17 @@ def softplus(x: Any) -> Array:
     >>> softplus(td.asarray([-1000.0, 1000.0]))
     Array([   0., 1000.], float32)
     """
-    return elementwise(REGISTRY["softplus"], (x,), {})
+    return apply("softplus", x)
 
 
-def gelu(x: Any, *, approximate: bool = True) -> Array:
+def gelu(x: Any, approximate: bool = True) -> Array:
     """x times the normal distribution function of x; `approximate` takes the formula with tanh.
 
     >>> import tetrad as td
     >>> gelu(td.asarray([0.0, 100.0]), approximate=False)
     Array([  0., 100.], float32)
     """
-    return elementwise(REGISTRY["gelu_tanh" if approximate else "gelu"], (x,), {})
+    return apply("gelu_tanh" if approximate else "gelu", x)
 
 
 def _gated(x: Any, gate: Callable[[Array], Array], far: float) -> Array:
@@ -381,7 +233,7 @@ def _largest(x: Array, axis: Axis) -> Array:
     return stop_gradient(td.max(x, axis=axis, keepdims=True))  # type: ignore[no-any-return]
 
 
-def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
+def softmax(x: Any, axis: Axis | None = -1, where: Any = None) -> Array:
     """exp(x) over its sum along an axis; `where`: of these elements only, the others are 0.
 
     >>> import tetrad as td
@@ -392,16 +244,19 @@ def softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
     wide = wide if wide.dtype.is_float or wide.dtype.is_complex else td.astype(wide, f32)
     if where is not None:  # not -inf, which would make derivatives NaN where nothing is left
         wide = td.where(where, wide, float(td.finfo(wide.dtype).min))
-    axes = axis if isinstance(axis, int) else tuple(axis)
-    result = lazy.module("tetrad.nn._softmax").softmax(wide, axes)
+    axes = axes_of("softmax", axis, wide.ndim)
+    along = axes[0] if len(axes) == 1 else axes
+    result = lazy.module("tetrad.nn._softmax").softmax(wide, along)
     result = result if where is None else td.where(where, result, 0)
     return td.astype(result, dtype) if dtype.is_float else result
 
 
-def log_softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
+def log_softmax(x: Any, axis: Axis | None = -1, where: Any = None) -> Array:
     """The logarithm of softmax, accurate where softmax underflows; `where`: of these elements, the
     others are -inf."""
     wide, dtype = _wide(x)
+    axes = axes_of("log_softmax", axis, wide.ndim)
+    axis = axes[0] if len(axes) == 1 else axes
     wide = wide if where is None else td.where(where, wide, float(td.finfo(wide.dtype).min))
     apart = wide - _largest(wide, axis)
     result = apart - td.log(td.sum(td.exp(apart), axis=axis, keepdims=True))
@@ -409,10 +264,25 @@ def log_softmax(x: Any, axis: Axis = -1, *, where: Any = None) -> Array:
     return td.astype(result, dtype) if dtype.is_float else result
 
 
+@overload
 def logsumexp(
-    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None
-) -> Array:
+    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None,
+    return_sign: Literal[False] = False,
+) -> Array: ...  # fmt: skip
+@overload
+def logsumexp(
+    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None,
+    return_sign: Literal[True],
+) -> tuple[Array, Array]: ...  # fmt: skip
+
+
+def logsumexp(
+    x: Any, axis: Axis | None = None, *, b: Any = None, keepdims: bool = False, where: Any = None,
+    return_sign: bool = False,
+) -> Any:  # fmt: skip
     """The logarithm of the sum of b exp(x), without overflow; `where`: of these elements only.
+
+    return_sign   the logarithm of the size of the sum, and its sign beside
 
     >>> import tetrad as td
     >>> round(float(logsumexp(td.asarray([1000.0, 1000.0]))), 3)
@@ -426,10 +296,13 @@ def logsumexp(
     # infinities must not meet; +inf is the result where it is the largest
     finite = td.where(top == -math.inf, 0, top)
     parts = td.exp(wide - finite)
-    result = td.log(td.sum(parts if b is None else parts * b, axis=axes, keepdims=True)) + finite
+    sums = td.sum(parts if b is None else parts * b, axis=axes, keepdims=True)
+    result = td.log(td.abs(sums) if return_sign else sums) + finite
     result = td.where(top == math.inf, top, result)
-    result = result if keepdims else td.squeeze(result, axes)
-    return td.astype(result, dtype) if dtype.is_float else result
+    both = (result, td.where(top == math.inf, 1, td.sign(sums))) if return_sign else (result,)
+    kept = [one if keepdims else td.squeeze(one, axes) for one in both]
+    found = tuple(td.astype(one, dtype) if dtype.is_float else one for one in kept)
+    return found if return_sign else found[0]
 
 
 def layer_norm(
@@ -518,19 +391,10 @@ __all__ = [
     "leaky_relu",
     "linear", "log_sigmoid", "log_softmax", "logsumexp", "mish", "one_hot", "relu", "relu6",
     "rms_norm", "selu",
-    "sigmoid", "silu", "soft_sign", "softmax", "softplus", "squareplus", *HOMES, *MODULES,
+    "sigmoid", "silu", "soft_sign", "softmax", "softplus", "squareplus", *MODULES,
+    *(name for names in LATER.values() for name in names),
 ]  # fmt: skip
 
 
-if not TYPE_CHECKING:  # so that a checker finds a misspelt name
-
-    def __getattr__(name: str) -> Any:
-        if name in MODULES:
-            return lazy.module(f"tetrad.nn.{name}")
-        if name in HOMES:
-            return getattr(lazy.module(f"tetrad.nn.{HOMES[name]}"), name)
-        raise lazy.module("tetrad.arrays.suggestions").absent("nn", name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+if not TYPE_CHECKING:  # which would take any name for one of ours
+    __getattr__, __dir__ = namespaces.offers(globals(), LATER, MODULES)

@@ -19,9 +19,7 @@ from tetrad.ops.calculus import zeros_like
 from tetrad.ops.cases import Rng, pick, random_array, random_shape, same_shaped, unary
 from tetrad.ops.rules import (
     ALL,
-    ANY_NUMBERS,
     EVERY,
-    FLOATS,
     Array,
     bool_type,
     check_dtype,
@@ -146,14 +144,14 @@ def greater_equal_lower(k: KernelBuilder, x: Val, y: Val) -> Val:
 
 
 @op(
-    type=bool_type("isnan", ANY_NUMBERS),
-    cases=unary(ANY_NUMBERS),
-    dtypes=ANY_NUMBERS,
+    type=bool_type("isnan", EVERY),
+    cases=unary(EVERY),
+    dtypes=EVERY,
     promote="numeric",
 )
 @ieee
 def isnan(x: Array) -> Array:
-    """Whether x is not a number; integers always are.
+    """Whether x is not a number; integers and booleans always are.
 
     >>> isnan(np.array([1.0, np.inf, np.nan]))
     array([False, False,  True])
@@ -163,13 +161,13 @@ def isnan(x: Array) -> Array:
 
 @isnan.lower
 def isnan_lower(k: KernelBuilder, x: Val) -> Val:
-    return x.ne(x)
+    return x.ne(x) if x.dtype.is_float else k.const(False, bool_)
 
 
 @op(
-    type=bool_type("isinf", ANY_NUMBERS),
-    cases=unary(ANY_NUMBERS),
-    dtypes=ANY_NUMBERS,
+    type=bool_type("isinf", EVERY),
+    cases=unary(EVERY),
+    dtypes=EVERY,
     promote="numeric",
 )
 @ieee
@@ -188,9 +186,9 @@ def isinf_lower(k: KernelBuilder, x: Val) -> Val:
 
 
 @op(
-    type=bool_type("isfinite", ANY_NUMBERS),
-    cases=unary(ANY_NUMBERS),
-    dtypes=ANY_NUMBERS,
+    type=bool_type("isfinite", EVERY),
+    cases=unary(EVERY),
+    dtypes=EVERY,
     promote="numeric",
 )
 @ieee
@@ -208,20 +206,22 @@ def isfinite_lower(k: KernelBuilder, x: Val) -> Val:
     return k.abs(x) < np.inf if x.dtype.is_float else k.const(True, bool_)
 
 
-@op(type=bool_type("signbit", FLOATS), cases=unary(FLOATS), dtypes=FLOATS, promote="numeric")
+@op(type=bool_type("signbit", ALL), cases=unary(ALL), dtypes=ALL, promote="numeric")
 @ieee
 def signbit(x: Array) -> Array:
-    """Whether the sign bit of x is set, also of zeros.
+    """Whether the sign bit of x is set, also of zeros; of integers, whether they are negative.
 
-    >>> signbit(np.array([1.0, -0.0]))
-    array([False,  True])
+    >>> signbit(np.array([1.0, -0.0])), signbit(np.array([1, -1]))
+    (array([False,  True]), array([False,  True]))
     """
-    return np.signbit(x)
+    return np.signbit(x) if x.dtype.kind not in "biu" else np.asarray(x < 0)
 
 
 @signbit.lower
 def signbit_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.bitcast(x, i32 if x.dtype is f32 else i64) < 0
+    if x.dtype.is_float:
+        return k.bitcast(x, i32 if x.dtype is f32 else i64) < 0
+    return x < 0 if x.dtype.is_signed else k.const(False, bool_)
 
 
 # -- truth values ----------------------------------------------------------------------------------

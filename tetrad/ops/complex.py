@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tetrad.core import lazy
-from tetrad.core.dtypes import DType, f32, f64
+from tetrad.core.dtypes import DType, bool_, f32, f64
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.op import REGISTRY, op
 from tetrad.core.types import ArrayType
@@ -25,6 +25,7 @@ from tetrad.ops.rules import (
     ANY_FLOATS,
     ANY_NUMBERS,
     COMPLEX,
+    EVERY,
     Array,
     check_dtype,
     check_same,
@@ -96,9 +97,9 @@ def real_transpose(ct: Node, x: Node) -> Node:
 
 
 @op(
-    type=real_type("imag", ANY_NUMBERS),
-    cases=unary(ANY_NUMBERS),
-    dtypes=ANY_NUMBERS,
+    type=real_type("imag", EVERY),
+    cases=unary(EVERY),
+    dtypes=EVERY,
     promote="numeric",
 )
 def imag(x: Array) -> Array:
@@ -112,7 +113,7 @@ def imag(x: Array) -> Array:
 
 @imag.lower
 def imag_lower(k: KernelBuilder, x: Val) -> Val:
-    return k.const(0, x.dtype)
+    return k.const(False if x.dtype is bool_ else 0, x.dtype)
 
 
 @imag.transpose

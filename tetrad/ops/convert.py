@@ -112,6 +112,44 @@ def _cast_back(ct: Node, x: Node, *, dtype: DType) -> Node:
 cast.transpose(_cast_back)
 
 
+# -- bits as another type --------------------------------------------------------------------------
+
+
+WORDS = {d: tuple(e for e in (f32, f64, i32, i64, u32, u64) if e.bits == d.bits)
+         for d in (f32, f64, i32, i64, u32, u64)}  # fmt: skip
+
+
+def bitcast_type(x: ArrayType, *, dtype: DType) -> ArrayType:
+    check_dtype("bitcast", x.dtype, tuple(WORDS))
+    check_dtype(f"bitcast of {x.dtype}", dtype, WORDS[x.dtype])
+    return x.with_dtype(dtype)
+
+
+def _bitcast_cases(rng: Rng) -> Case:
+    source = pick(rng, tuple(WORDS))
+    given = random_array(rng, source, random_shape(rng), special=0.3)
+    return Case((given,), {"dtype": pick(rng, WORDS[source])})
+
+
+@op(type=bitcast_type, cases=_bitcast_cases, dtypes=tuple(WORDS), public=False)
+def bitcast(x: Array, *, dtype: DType) -> Array:
+    """The bits of each element as an element of another type of as many bits.
+
+    >>> from tetrad.core.dtypes import i32
+    >>> bitcast(np.float32([1.0, -0.0]), dtype=i32)
+    array([ 1065353216, -2147483648], dtype=int32)
+    """
+    return np.asarray(x).view(dtype.np)
+
+
+@bitcast.lower
+def bitcast_lower(k: KernelBuilder, x: Val, *, dtype: DType) -> Val:
+    return k.bitcast(x, dtype)
+
+
+bitcast.not_differentiable("bits do not change smoothly")
+
+
 def _lower_odd_f64(k: KernelBuilder, x: Val) -> Val:
     if x.dtype not in (i64, u64):
         return k.cast(x, f64)

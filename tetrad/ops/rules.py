@@ -133,7 +133,8 @@ def check_dtype(name: str, dtype: DType, allowed: tuple[DType, ...]) -> None:
                 "complex numbers have no order and no such function here; apply it to td.real, "
                 "td.imag or td.abs"
             )
-        raise DtypeError(f"{name}: takes {', '.join(map(str, allowed))}, got {dtype}", hint=hint)
+        called = name.removeprefix("reduce_")  # what users call
+        raise DtypeError(f"{called}: takes {', '.join(map(str, allowed))}, got {dtype}", hint=hint)
 
 
 def check_axis(name: str, axis: int, x: ArrayType) -> None:

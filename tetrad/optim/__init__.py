@@ -8,9 +8,9 @@ follow the steps (`schedules.py`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tetrad.core import lazy
+from tetrad.arrays import namespaces
 from tetrad.optim.base import (
     EmptyState,
     GradientTransformation,
@@ -103,18 +103,7 @@ LATER = {  # in further files, which are loaded when one of them is used
         "lookahead", "multi_transform", "partition", "periodic_update",
     ),
 }  # fmt: skip
-HOME = {name: home for home, names in LATER.items() for name in names}
-__all__ += list(HOME)
-
+__all__ += [name for names in LATER.values() for name in names]
 
 if not TYPE_CHECKING:  # which would take any name for one of ours
-
-    def __getattr__(name: str) -> Any:
-        if name not in HOME:
-            raise lazy.module("tetrad.arrays.suggestions").absent("optim", name)
-        globals()[name] = found = getattr(lazy.module(f"tetrad.optim.{HOME[name]}"), name)
-        return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = namespaces.offers(globals(), LATER)

@@ -243,19 +243,10 @@ def scale_by_factored_rms(
     def axes(shape: tuple[Any, ...]) -> tuple[int, int] | None:
         return factored_axes(shape, factored, min_dim_size_to_factor)
 
-    def without(p: Array, axis: int) -> Array:
-        return td.zeros(tuple(n for i, n in enumerate(p.shape) if i != axis), dtype=p.dtype)
-
-    def parts(parameter: Leaf) -> tuple[Array, Array, Array]:
-        p = as_array(parameter)
-        none, chosen = td.zeros((1,), dtype=p.dtype), axes(p.shape)
-        if chosen is None:
-            return none, none, td.zeros_like(p)
-        return without(p, chosen[1]), without(p, chosen[0]), none
-
     def init(params: Tree) -> FactoredState:
         leaves, shape = flatten(params)
-        columns = zip(*map(parts, leaves), strict=True) if leaves else ((), (), ())
+        parts = [_first_moments(as_array(p), axes(as_array(p).shape)) for p in leaves]
+        columns = zip(*parts, strict=True) if parts else ((), (), ())
         made = (unflatten(shape, list(column)) for column in columns)
         return FactoredState(td.zeros((), dtype=i32), *made)
 
@@ -275,6 +266,18 @@ def scale_by_factored_rms(
         return scaled, FactoredState(counted(state.count), *moments)
 
     return GradientTransformation(init, update)
+
+
+def _first_moments(p: Array, axes: tuple[int, int] | None) -> tuple[Array, Array, Array]:
+    """Zeros for the means of rows and of columns, or for those of all elements."""
+    none = td.zeros((1,), dtype=p.dtype)
+    if axes is None:
+        return none, none, td.zeros_like(p)
+    row, column = (
+        td.zeros(tuple(n for i, n in enumerate(p.shape) if i != gone), dtype=p.dtype)
+        for gone in reversed(axes)
+    )
+    return row, column, none
 
 
 def _factored(

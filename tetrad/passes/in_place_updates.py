@@ -3,12 +3,13 @@
 Receives and returns whole programs. The result of an op with `in_place` (a KV cache that takes in
 new keys) has the memory of its operand 0. That holds through calls: an output of a sub-graph that
 updates an input has the memory of the caller's operand. If another node still needs the old
-content, the operand is copied first. The driver copies an argument that the caller has not donated.
+content, the operand is copied first. An argument that the caller has not donated is copied too: a
+large one by a kernel of the program (`with_large_copies`), a small one as the call begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from weakref import WeakKeyDictionary
 
 from tetrad.graph.build import apply, call, constant, intern, item, make_graph, rebuild, with_inputs
@@ -18,6 +19,7 @@ from tetrad.graph.nodes import Graph, Node, topological, uses
 from tetrad.ops.movement import after, copy
 
 CONTROL = (scan, while_loop, switch)
+LARGE_COPY = 1 << 18  # bytes; below, a kernel of its own takes longer than one thread that copies
 _updates: WeakKeyDictionary[Graph, dict[int, int]] = WeakKeyDictionary()
 
 
@@ -127,16 +129,30 @@ def with_own_updates(graph: Graph, allowed: Iterable[int]) -> Graph:
     roomy = with_room_for_updates(graph)
     place = {node: i for i, node in enumerate(roomy.inputs)}
     keeps = {place[home(roomy.outputs[i])] for i in allowed}
+    return with_copies(roomy, [i for i in place.values() if i not in keeps])
+
+
+def with_large_copies(graph: Graph, kept: Iterable[int]) -> Graph:
+    """The program with a copy of every large input among `kept` that it changes: all threads make
+    it."""
+    sizes = {i: graph.inputs[i].type.nbytes for i in kept}
+    large = [i for i, size in sizes.items() if isinstance(size, int) and size >= LARGE_COPY]
+    return with_copies(graph, large)
+
+
+def with_copies(graph: Graph, positions: Collection[int]) -> Graph:
+    """The graph with copies of these inputs, where it changes them."""
+    wanted = {graph.inputs[i]: i for i in positions}
     changed = {
         node.inputs[position]: node.source
-        for node in roomy.nodes()
+        for node in graph.nodes()
         for position in overwritten(node)
-        if place.get(node.inputs[position], -1) not in {-1, *keeps}
+        if node.inputs[position] in wanted
     }
     copies = {
-        x: apply(copy, [x], {"which": -1 - place[x]}, source) for x, source in changed.items()
+        x: apply(copy, [x], {"which": -1 - wanted[x]}, source) for x, source in changed.items()
     }
-    return make_graph(graph.name, roomy.inputs, rebuild(roomy.outputs, copies)) if copies else roomy
+    return make_graph(graph.name, graph.inputs, rebuild(graph.outputs, copies)) if copies else graph
 
 
 def with_room_for_updates(graph: Graph) -> Graph:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tetrad.arrays import namespaces
 from tetrad.arrays.creation import positions
 from tetrad.arrays.functions import (
     argmax,
@@ -49,16 +50,16 @@ from tetrad.tracing.operands import (
     traced,
 )  # fmt: skip
 
-MORE = (  # in tetrad/random/distributions.py, which is loaded when one of them is used
-    "beta", "cauchy", "chisquare", "dirichlet", "f", "gamma", "geometric", "loggamma", "lognormal",
-    "maxwell",
-    "multivariate_normal", "orthogonal", "pareto", "poisson", "rademacher", "rayleigh", "t",
-    "triangular",
-    "weibull_min",
-)  # fmt: skip
-FURTHER = (  # in tetrad/random/further.py, likewise
-    "ball", "binomial", "double_sided_maxwell", "generalized_normal", "multinomial", "wald",
-)  # fmt: skip
+LATER = {  # in further files, which are loaded when one of them is used
+    "distributions": (
+        "beta", "cauchy", "chisquare", "dirichlet", "f", "gamma", "geometric", "loggamma",
+        "lognormal", "maxwell", "multivariate_normal", "orthogonal", "pareto", "poisson",
+        "rademacher", "rayleigh", "t", "triangular", "weibull_min",
+    ),
+    "further": (
+        "ball", "binomial", "double_sided_maxwell", "generalized_normal", "multinomial", "wald",
+    ),
+}  # fmt: skip
 MAKE_KEY = "make one with td.random.key(seed)"
 WORD = 0xFFFFFFFF
 LEAST = -(1 << 63)  # of i64: the sign alone
@@ -71,44 +72,9 @@ TAIL = {f32: 11.0, f64: 36.0}
 
 
 if TYPE_CHECKING:
-    from tetrad.random.distributions import beta as beta
-    from tetrad.random.distributions import cauchy as cauchy
-    from tetrad.random.distributions import chisquare as chisquare
-    from tetrad.random.distributions import dirichlet as dirichlet
-    from tetrad.random.distributions import f as f
-    from tetrad.random.distributions import gamma as gamma
-    from tetrad.random.distributions import geometric as geometric
-    from tetrad.random.distributions import loggamma as loggamma
-    from tetrad.random.distributions import lognormal as lognormal
-    from tetrad.random.distributions import maxwell as maxwell
-    from tetrad.random.distributions import multivariate_normal as multivariate_normal
-    from tetrad.random.distributions import orthogonal as orthogonal
-    from tetrad.random.distributions import pareto as pareto
-    from tetrad.random.distributions import poisson as poisson
-    from tetrad.random.distributions import rademacher as rademacher
-    from tetrad.random.distributions import rayleigh as rayleigh
-    from tetrad.random.distributions import t as t
-    from tetrad.random.distributions import triangular as triangular
-    from tetrad.random.distributions import weibull_min as weibull_min
-    from tetrad.random.further import ball as ball
-    from tetrad.random.further import binomial as binomial
-    from tetrad.random.further import double_sided_maxwell as double_sided_maxwell
-    from tetrad.random.further import generalized_normal as generalized_normal
-    from tetrad.random.further import multinomial as multinomial
-    from tetrad.random.further import wald as wald
-
-if not TYPE_CHECKING:  # so that a checker finds a misspelt name
-
-    def __getattr__(name: str) -> Any:
-        if name not in MORE and name not in FURTHER:
-            raise lazy.module("tetrad.arrays.suggestions").absent("random", name)
-        home = "tetrad.random.distributions" if name in MORE else "tetrad.random.further"
-        globals()[name] = found = getattr(lazy.module(home), name)
-        return found
-
-
-def __dir__() -> list[str]:
-    return __all__
+    from tetrad.random.later import *  # noqa: F403
+else:  # a checker would take any name for one of ours
+    __getattr__, __dir__ = namespaces.offers(globals(), LATER)
 
 
 # -- keys ------------------------------------------------------------------------------------------
@@ -696,7 +662,8 @@ def _chances(p: Any) -> Array:
 
 
 __all__ = [
-    *MORE, *FURTHER, "PRNGKey", "bernoulli", "bits", "categorical", "choice", "clone",
+    *(name for names in LATER.values() for name in names),
+    "PRNGKey", "bernoulli", "bits", "categorical", "choice", "clone",
     "exponential", "fold_in", "gumbel", "key", "key_data", "key_impl", "wrap_key_data",
     "laplace", "logistic", "normal", "permutation", "randint", "split", "truncated_normal",
     "uniform",

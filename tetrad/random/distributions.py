@@ -102,6 +102,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     return convert(n[0] / n[1], wanted)
 
 
+@switchable
 def maxwell(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     """Standard Maxwell numbers: lengths of three normal ones."""
     wanted = _float("maxwell", dtype)
@@ -109,6 +110,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = float) -> Array:
     return convert(sqrt(n[0] * n[0] + n[1] * n[1] + n[2] * n[2]), wanted)
 
 
+@switchable
 def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = float) -> Array:
     """Rayleigh numbers: `scale` times the length of two normal ones."""
     wanted = _float("rayleigh", dtype)
@@ -152,6 +154,7 @@ def triangular(
     )
 
 
+@switchable
 def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = int) -> Array:
     """How many trials, each with probability p, until the first succeeds: 1, 2, ..."""
     wanted = default_int() if dtype is None else dtype_of(dtype)
@@ -190,7 +193,7 @@ def loggamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Array:
     derivative in `a`."""
     wanted = _float("loggamma", dtype)
     (given,), sizes = _settings("loggamma", (a,), shape, _wide(wanted))
-    drawn = _log_gamma(key, stop_gradient(given), sizes, _wide(wanted))
+    drawn = log_gamma_numbers(key, stop_gradient(given), sizes, _wide(wanted))
     return convert(_moving(stop_gradient(drawn), given), wanted)
 
 
@@ -206,7 +209,8 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = float) -> Array:
     )
 
 
-def _log_gamma(key: Any, a: Array, sizes: Shape, dtype: DType) -> Array:
+@switchable
+def log_gamma_numbers(key: Any, a: Array, sizes: Shape, dtype: DType) -> Array:
     """Marsaglia and Tsang (2000): d times a cube of a normal number, until it is accepted, about
     once in 1.05 times.
 
@@ -259,8 +263,8 @@ def f(key: Any, dfnum: Any, dfden: Any, shape: Any = None, dtype: Any = float) -
     freedom."""
     wanted = _float("f", dtype)
     inner, keys = _wide(wanted), split(key)
-    both, sizes = _settings("f", (dfnum, dfden), shape, inner)
-    over, under = (chisquare(keys[i], df, sizes, inner) / df for i, df in enumerate(both))
+    both, sizes = _settings("f", (dfden, dfnum), shape, inner)
+    under, over = (chisquare(keys[i], df, sizes, inner) / df for i, df in enumerate(both))
     return convert(over / under, wanted)
 
 
@@ -294,6 +298,7 @@ def dirichlet(key: Any, alpha: Any, shape: Any = None, dtype: Any = float) -> Ar
 # -- counts ----------------------------------------------------------------------------------------
 
 
+@switchable
 def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
     """How many events happen where lam are expected; -1 where lam is negative or no number.
 

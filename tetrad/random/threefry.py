@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.arrays.creation import positions
+from tetrad.arrays.creation import positions, zeros
 from tetrad.arrays.functions import (
     abs,
     argmax,
@@ -21,6 +21,7 @@ from tetrad.arrays.functions import (
     cumulative_sum,
     erf,
     expand_dims,
+    floor,
     log,
     log1p,
     maximum,
@@ -28,16 +29,19 @@ from tetrad.arrays.functions import (
     nextafter,
     searchsorted,
     sign,
+    sqrt,
     take,
     take_along_axis,
     tan,
     topk,
     where,
 )
+from tetrad.arrays.functions import any as any_of
 from tetrad.arrays.manipulation import reshape, stack
 from tetrad.core.dtypes import (
     DType,
     bf16,
+    bool_,
     default_float,
     default_int,
     f16,
@@ -49,11 +53,15 @@ from tetrad.core.dtypes import (
 )
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.sizes import Shape, Size, product
+from tetrad.linalg import vector_norm
 from tetrad.random import as_key, drawn_shape
-from tetrad.special import erfinv
+from tetrad.random.distributions import _settings
+from tetrad.special import erfinv, gammaln
 from tetrad.tracing.array import Array, fail
+from tetrad.tracing.loops import while_loop
 from tetrad.tracing.operands import as_array, axis_of, convert, dtype_of, expand, scalar
 from tetrad.transforms.custom import stop_gradient
+from tetrad.transforms.vmap import vmap
 
 WORD = 0xFFFFFFFF
 PARITY = 0x1BD11BDA
@@ -355,3 +363,129 @@ def weighted(key: Any, p: Any, sizes: Shape, replace: bool, count: int) -> Array
         return searchsorted(sums, drawn)
     noisy = gumbel(key, chances.shape, chances.dtype) + log(chances)
     return reshape(topk(noisy, count)[1], sizes)
+
+
+# -- by rejection ----------------------------------------------------------------------------------
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = float) -> Array:
+    n = normal(key, (*drawn_shape("maxwell", shape), 3), dtype)
+    return vector_norm(n, axis=-1)
+
+
+def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = float) -> Array:
+    wanted = float_named("rayleigh", dtype)
+    (factor,), sizes = _settings("rayleigh", (scale,), shape, wanted)
+    return factor * sqrt(-2.0 * log(uniform(key, sizes, wanted)))  # type: ignore[no-any-return]
+
+
+def geometric(key: Any, p: Any, shape: Any = None, dtype: Any = int) -> Array:
+    wanted = integer_named("geometric", dtype)
+    (chance,), sizes = _settings("geometric", (p,), shape, default_float())
+    drawn = uniform(key, sizes, chance.dtype)
+    rounds = log(where(drawn == 0, 1.0, drawn)) / log1p(-chance)
+    return convert(floor(rounds) + 1.0, wanted)
+
+
+def integer_named(name: str, dtype: Any) -> DType:
+    wanted = default_int() if dtype is None else dtype_of(dtype)
+    if not wanted.is_integer:
+        fail(DtypeError, f"{name}: expected an integer dtype, got {wanted}")
+    return wanted
+
+
+def log_gamma_numbers(key: Any, a: Array, sizes: Shape, dtype: DType) -> Array:
+    """Marsaglia and Tsang (2000); each element has a key of its own."""
+    parameters = reshape(expand(a, sizes), (-1,))
+    count = known(product(sizes))
+    if not count:
+        return reshape(parameters, sizes)
+    keys = split(as_key("gamma", key), count)
+    drawn = vmap(lambda one, parameter: log_gamma_number(one, parameter, dtype))(keys, parameters)
+    edge = where(parameters == 0.0, -math.inf, where(parameters > 0.0, math.inf, math.nan))
+    is_good = (parameters > 0.0) & (parameters < math.inf)
+    return reshape(where(is_good, drawn, edge), sizes)
+
+
+def log_gamma_number(key: Any, a: Any, dtype: DType) -> Any:
+    """d times a cube of a normal number, until it is accepted. Below 1 it is a number for a + 1
+    times a uniform number to the power 1 / a."""
+    is_small = a < 1.0
+    d = where(is_small, a + 1.0, a) - 1.0 / 3.0
+    c = (1.0 / 3.0) / sqrt(d)
+    both = split(key)
+
+    def is_rejected(state: Any) -> Any:
+        _, square, cube, u = state
+        bound = 0.5 * square + d * ((1.0 - cube) + log(cube))
+        return (u >= 1.0 - 0.0331 * (square * square)) & (log(u) >= bound)
+
+    def attempt(state: Any) -> Any:
+        following, for_normal, for_uniform = (split(state[0], 3)[i] for i in range(3))
+        x, v = positive_side(for_normal, c, dtype)
+        return following, x * x, v * v * v, uniform(for_uniform, (), dtype)
+
+    start = both[0], scalar(0.0, dtype), scalar(1.0, dtype), scalar(2.0, dtype)
+    cube = while_loop(is_rejected, attempt, start)[2]
+    less = where(is_small, -exponential(both[1], (), dtype) / where(a == 0.0, 1.0, a), 0.0)
+    return log(d) + log(cube) + less
+
+
+def positive_side(key: Any, c: Any, dtype: DType) -> tuple[Any, Any]:
+    """A normal number x for which 1 + c x is above 0, and that."""
+
+    def attempt(state: Any) -> Any:
+        both = split(state[0])
+        x = normal(both[1], (), dtype)
+        return both[0], x, x * c + 1.0
+
+    start = key, scalar(0.0, dtype), scalar(-1.0, dtype)
+    _, x, v = while_loop(lambda state: state[2] <= 0.0, attempt, start)
+    return x, v
+
+
+def poisson(key: Any, lam: Any, shape: Any = None, dtype: Any = int) -> Array:
+    wanted = integer_named("poisson", dtype)
+    (rate,), sizes = _settings("poisson", (lam,), shape, default_float())
+    is_small = (rate < 10.0) | (rate != rate)
+    few = few_events(key, where(is_small, rate, 0.0), sizes)
+    many = many_events(key, where(is_small, 1e5, rate), sizes)
+    return convert(where(rate == 0.0, 0.0, where(is_small, few, many)), wanted)
+
+
+def few_events(key: Any, rate: Array, sizes: Shape) -> Array:
+    """So many uniform numbers have a product above exp(-rate), less one (Knuth)."""
+
+    def attempt(state: Any) -> Any:
+        now, sums, count = state
+        both = split(now)
+        drawn = sums + log(uniform(both[1], sizes, f32))
+        return both[0], drawn, where(sums > -rate, count + 1.0, count)
+
+    start = as_key("poisson", key), zeros(sizes, dtype=f32), zeros(sizes, dtype=rate.dtype)
+    found = while_loop(lambda state: any_of(state[1] > -rate), attempt, start)[2]
+    return found - 1.0  # type: ignore[no-any-return]
+
+
+def many_events(key: Any, rate: Array, sizes: Shape) -> Array:
+    """Transformed rejection (Hörmann 1993). All are drawn again until the last is accepted; the
+    last one accepted counts."""
+    b = 2.53 * sqrt(rate) + 0.931
+    a = 0.02483 * b - 0.059
+    inverse, limit, log_rate = 1.1328 / (b - 3.4) + 1.1239, 0.9277 - 3.6224 / (b - 2.0), log(rate)
+
+    def attempt(state: Any) -> Any:
+        now, done, found = state
+        three = split(now, 3)
+        u, v = (uniform(three[i], sizes, rate.dtype) for i in (1, 2))
+        u = u - 0.5
+        room = 0.5 - abs(u)
+        k = floor((2.0 * a / room + b) * u + rate + 0.43)
+        left = log(v * inverse / (a / (room * room) + b))
+        is_likely = left <= k * log_rate - rate - gammaln(k + 1.0)
+        is_out = (k < 0.0) | ((room < 0.013) & (v > room))
+        accepts = ((room >= 0.07) & (v <= limit)) | (~is_out & is_likely)
+        return three[0], done | accepts, where(accepts, k, found)
+
+    start = as_key("poisson", key), zeros(sizes, dtype=bool_), zeros(sizes, dtype=rate.dtype)
+    return while_loop(lambda state: any_of(~state[1]), attempt, start)[2]  # type: ignore[no-any-return]

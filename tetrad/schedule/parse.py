@@ -84,9 +84,9 @@ def parse_program(
 def _error(number: int, line: str, problem: Exception) -> ParseError:
     if isinstance(problem, TetradError):
         return ParseError(f"line {number}: {problem.message}")
-    shown = line.strip() if len(line) <= 80 else line.strip()[:77] + "..."
-    form = EXPECTED.get(line.strip().partition(" ")[0], "%0: TYPE temp NAME, or a step")
-    return ParseError(f"line {number}: expected {form}, got {shown!r}")
+    text = line.strip()
+    form = EXPECTED.get(text.partition(" ")[0], "%0: TYPE temp NAME, or a step")
+    return ParseError.in_line(number, text, form)
 
 
 Marks = tuple[int, ...]  # positions among the slots of a launch

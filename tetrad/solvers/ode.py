@@ -15,14 +15,13 @@ from typing import Any
 from tetrad.arrays import functions as td
 from tetrad.core.dtypes import i32
 from tetrad.core.errors import ShapeError
-from tetrad.core.promotion import as_float
 from tetrad.core.tree import flatten, tree_map
 from tetrad.linalg._implicit import Closed
 from tetrad.linalg._iterative import _as_vector
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.context import current_trace
 from tetrad.tracing.loops import scan, while_loop
-from tetrad.tracing.operands import as_array, convert
+from tetrad.tracing.operands import as_floats, convert
 from tetrad.transforms.custom import custom_vjp
 from tetrad.transforms.derivatives import vjp
 
@@ -58,7 +57,7 @@ def odeint(
     >>> td.round(states, 4)
     Array([1.    , 0.3679], float32)
     """
-    start = tree_map(_floats, y0)
+    start = tree_map(as_floats, y0)
     vector, back = _as_vector(start)
     times = convert(t, vector.dtype.real)
     if times.ndim != 1 or times.shape[0] == 0:
@@ -73,11 +72,6 @@ def odeint(
     else:
         states = _differentiable(slope, vector, times, settings)
     return _unpacked(states, start)
-
-
-def _floats(x: Any) -> Array:
-    array = as_array(x)
-    return convert(array, as_float(array.dtype))
 
 
 def _unpacked(states: Array, like: Tree) -> Tree:

@@ -207,7 +207,7 @@ def gammas(x: Array) -> Array:
     sine = sin_pi(td.where(is_left, a, 0.5))
     left = -math.pi / (td.where(is_left, a, 1.0) * sine) / first / second
     value = td.where(x < 0.0, left, first * second)
-    value = td.where(a < 1e-300, 1.0 / x, value)
+    value = td.where(a < 1e-17, 1.0 / x, value)  # to the last bit, where the sine underflows
     is_pole = ((x < 0.0) & is_whole(x)) | (x == -INF)
     return td.where(is_pole | td.isnan(x), NAN, td.where(x > 172.0, INF, value))  # type: ignore[no-any-return]
 

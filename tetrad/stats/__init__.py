@@ -8,9 +8,9 @@ parameters. Here are functions of samples too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tetrad.core import lazy
+from tetrad.arrays import namespaces
 from tetrad.stats.continuous import (
     cauchy,
     expon,
@@ -39,12 +39,5 @@ __all__ = [
     "t", "truncnorm", "uniform", "vonmises", "wrapcauchy",
 ]  # fmt: skip
 
-
 if not TYPE_CHECKING:  # which would take any name for one of ours
-
-    def __getattr__(name: str) -> Any:
-        raise lazy.module("tetrad.arrays.suggestions").absent("stats", name)
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = namespaces.offers(globals(), {})

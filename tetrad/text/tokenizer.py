@@ -289,8 +289,7 @@ def pre_tokenizer_of(metadata: Mapping[str, object], model: str) -> PreTokenizer
     if name is None and model == "gpt2":
         warnings.warn(
             "tokenizer.ggml.pre is missing: words are cut as in files of that age ('default'); "
-            "tokens may be wrong. "
-            "Convert the model again",
+            "tokens may be wrong. Convert the model again",
             stacklevel=3,
         )
     return pre_tokenizer("gemma4" if model == "gemma4" else name or "default")

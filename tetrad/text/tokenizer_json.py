@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 import tokenizers
 
-from tetrad.core.errors import FileFormatError, TextError
+from tetrad.core.errors import FileFormatError, TetradError, TextError
 from tetrad.core.record import record, replace
 from tetrad.formats.json_file import check_file, read_object
 from tetrad.formats.strings import Strings
@@ -79,13 +80,14 @@ class LibraryTokenizer(Tokenizer):
         input it is of; at most so many, the longer text is cut first."""
         for text in (first, second):
             check_text(text)
-        parts = [self.plain.encode(text, add_special_tokens=False) for text in (first, second)]
-        if most is not None:
-            around: int = self.plain.num_special_tokens_to_add(is_pair=True)
-            lengths = shares(len(parts[0]), len(parts[1]), max(most - around, 0))
-            for part, length in zip(parts, lengths, strict=True):
-                part.truncate(length)
-        found = self.plain.post_process(*parts, add_special_tokens=True)
+        with while_encoding():
+            parts = [self.plain.encode(text, add_special_tokens=False) for text in (first, second)]
+            if most is not None:
+                around: int = self.plain.num_special_tokens_to_add(is_pair=True)
+                lengths = shares(len(parts[0]), len(parts[1]), max(most - around, 0))
+                for part, length in zip(parts, lengths, strict=True):
+                    part.truncate(length)
+            found = self.plain.post_process(*parts, add_special_tokens=True)
         return found.ids, found.type_ids
 
 
@@ -102,7 +104,8 @@ def shares(first: int, second: int, most: int) -> tuple[int, int]:
 
 
 def encoded(library: Any, text: str) -> list[int]:
-    ids: list[int] = library.encode(text, add_special_tokens=False).ids
+    with while_encoding():
+        ids: list[int] = library.encode(text, add_special_tokens=False).ids
     return ids
 
 
@@ -115,7 +118,9 @@ def tokenizer_from_folder(folder: str, vocab: int) -> LibraryTokenizer:
     vocabulary = with_roles(vocabulary, roles_of(folder, whole))
     added = whole.get_added_tokens_decoder()
     by_text = special_tokens(vocabulary)
-    front, back = tokens_around(whole)
+    with errors_of_library(lambda said: FileFormatError(f"post_processor: {said}", file=path)):
+        front, back = tokens_around(whole)
+        whole.encode("a", "a")  # so that pairs are known to work
     return LibraryTokenizer(
         vocabulary=vocabulary,
         stop_ids=stop_ids(vocabulary) | ends_of(folder, len(vocabulary.tokens)),
@@ -142,15 +147,27 @@ def read_library(path: str) -> Any:
         hint = "save it with the tokenizers library, or convert the model to GGUF"
         raise FileFormatError(f"there is no {FILE}", file=os.path.dirname(path), hint=hint)
     check_file(path, MOST_BYTES)
-    try:
+    with errors_of_library(lambda said: FileFormatError(f"no tokeniser: {said}", file=path)):
         made = tokenizers.Tokenizer.from_file(path)
         made.no_truncation()
         made.no_padding()
-        return made
-    except (KeyboardInterrupt, SystemExit, MemoryError):
+    return made
+
+
+@contextmanager
+def errors_of_library(error: Callable[[str], TetradError]) -> Iterator[None]:
+    """What the library raises becomes an error of ours: also a panic inside, which is no
+    `Exception`."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, TetradError):
         raise
-    except BaseException as error:  # the library's own, and those of a panic inside
-        raise FileFormatError(f"no tokeniser: {str(error)[:200]}", file=path) from None
+    except BaseException as found:
+        raise error(str(found)[:200]) from None
+
+
+def while_encoding() -> AbstractContextManager[None]:
+    return errors_of_library(lambda said: TextError(f"the tokeniser failed: {said}"))
 
 
 # -- the vocabulary --------------------------------------------------------------------------------

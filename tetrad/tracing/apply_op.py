@@ -67,7 +67,7 @@ def evaluate(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         made = deferred.applied(op, arrays, params)
         if made is not None:
             return made
-    views = [a.view for a in arrays]
+    views = [a.memory for a in arrays]
     try:
         kinds = tuple(a.type for a in arrays)
         kind = op.type(*kinds, **params)
@@ -100,7 +100,7 @@ def _made(kind: ArrayType, view: np.ndarray, operands: Sequence[Array]) -> Array
     for x in operands:
         # else it is fresh
         is_part = type(x) is Borrowed and (view.base is not None or view is x._view)
-        if is_part and np.may_share_memory(view, x.view):
+        if is_part and np.may_share_memory(view, x.memory):
             made = Borrowed.__new__(Borrowed)
     made.type, made._view, made._storage = array_type(kind.dtype, kind.shape), view, None
     return made

@@ -18,6 +18,7 @@ from tetrad.core import lazy
 from tetrad.core.dtypes import DType, as_dtype, bool_
 from tetrad.core.errors import (
     DtypeError,
+    ShapeError,
     TetradError,
     TraceError,
     UnsupportedError,
@@ -123,13 +124,12 @@ class Array(Operators, Conversions):
     # values
 
     @property
-    def view(self) -> np.ndarray:
+    def memory(self) -> np.ndarray:
         """The values as NumPy sees them, in place; read only by convention."""
         if self._view is None:
             if self._storage is None:
                 message = (
-                    f"this {self.type} was donated to a compiled function, its memory is "
-                    "now a "
+                    f"this {self.type} was donated to a compiled function, its memory is now a "
                     "result"
                 )
                 fail(
@@ -146,8 +146,8 @@ class Array(Operators, Conversions):
         """The values, an element each: integers of four bits, which lie two in a byte, in bytes;
         floats of eight bits in the type of ml_dtypes."""
         if self.type.dtype.is_float8:
-            return self.view.view(self.type.dtype.dtype)
-        return REGISTRY["unpack_nibbles"](self).view if self.type.dtype.is_nibble else self.view
+            return self.memory.view(self.type.dtype.dtype)
+        return REGISTRY["unpack_nibbles"](self).memory if self.type.dtype.is_nibble else self.memory
 
     def shown(self) -> np.ndarray:
         """The elements for others to read: nobody can make the view writable."""
@@ -160,7 +160,7 @@ class Array(Operators, Conversions):
     def storage(self, from_numpy: Callable[[np.ndarray], ArrayStorage]) -> ArrayStorage:
         """The bytes for compiled code, contiguous; made once."""
         if self._storage is None:
-            view = self.view
+            view = self.memory
             self._view = (
                 view if view.flags.c_contiguous and view.flags.aligned else view.copy(order="C")
             )
@@ -178,7 +178,7 @@ class Array(Operators, Conversions):
     def __reduce__(self) -> tuple[Callable[..., Array], tuple[Any, ...]]:
         """Copied and pickled by value, as bytes: an array could be given buffers that somebody
         writes to."""
-        return _restored, (self.view.tobytes(), self.type)
+        return _restored, (self.memory.tobytes(), self.type)
 
     def dequantize(self) -> Any:
         """The numbers of an array of a quantised type (`td.quant`)."""
@@ -287,6 +287,10 @@ class Array(Operators, Conversions):
         own."""
         in_place.assign(self, key, value)
 
+    def __delitem__(self, key: Any) -> NoReturn:
+        message = f"del x[index]: {self.type} keeps its elements"
+        fail(ShapeError, message, "x = td.delete(x, index, axis=0) is an array without them")
+
     @property
     def at(self) -> Any:
         """`x.at[index].set(values)`, also `add`, `multiply`, ...: a new array with those elements
@@ -308,7 +312,7 @@ class Borrowed(Array):
         return made
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.array(self.view, dtype)
+        return np.array(self.memory, dtype)
 
 
 def alias(x: Array) -> Array:
@@ -322,7 +326,7 @@ def alias(x: Array) -> Array:
 
 def kept(x: Array) -> Array:
     """The array, in memory that nobody writes to."""
-    return Array.from_numpy(own_copy(x.view)) if type(x) is Borrowed else x
+    return Array.from_numpy(own_copy(x.memory)) if type(x) is Borrowed else x
 
 
 class TracedArray(Array):
@@ -345,7 +349,7 @@ class TracedArray(Array):
         return made
 
     @property
-    def view(self) -> np.ndarray:
+    def memory(self) -> np.ndarray:
         trace_of(self)
         if (known := known_value(self)) is not None:
             return known
@@ -415,13 +419,11 @@ class TracedArray(Array):
         notice."""
         if self.home_trace.active and is_changing(self) and known_value(self) is not None:
             message = (
-                f"{self.home_trace.name} is being differentiated: {self.type} changes, but "
-                "Python "
+                f"{self.home_trace.name} is being differentiated: {self.type} changes, but Python "
                 f"asked for {wanted}"
             )
             hint = (
-                "keep to td functions; td.stop_gradient(x) makes it a constant, x.item() "
-                "shows a "
+                "keep to td functions; td.stop_gradient(x) makes it a constant, x.item() shows a "
                 "number"
             )
             fail(TraceError, message, hint)
@@ -502,7 +504,7 @@ def known_value(x: TracedArray) -> np.ndarray | None:
         view = (
             known_value(value)
             if isinstance(value, TracedArray)
-            else value.view
+            else value.memory
             if value is not None
             else None
         )
@@ -550,10 +552,10 @@ def node_of(x: Array, trace: Trace) -> Node:
     if x.is_deferred:
         return deferred.node_of_deferred(x, trace)  # type: ignore[no-any-return]
     if type(x) is Borrowed:
-        if x.view.nbytes <= Literal.SMALL:  # it may hold another value next time
-            return make_constant(x.view, x.type)
+        if x.memory.nbytes <= Literal.SMALL:  # it may hold another value next time
+            return make_constant(x.memory, x.type)
         x = value_seen(x)
-    view = x.view
+    view = x.memory
     key = id(view)  # of what it holds now: `x[i] = v` makes it hold another
     if trace.is_inner and view.nbytes > Literal.SMALL:
         # Large constants enter sub-graphs as arguments, so that equal layers with different weights
@@ -578,7 +580,7 @@ def value_seen(x: Array) -> Array:
     """What a program keeps of an array that is not ours: its value now. Equal ones that lie in one
     place are one."""
     seen: dict[Any, Array] = stack.traces[0].seen
-    place = (x.view.__array_interface__["data"][0], x.view.strides, x.type)
-    if place not in seen or not same_bits(seen[place].view, x.view):
+    place = (x.memory.__array_interface__["data"][0], x.memory.strides, x.type)
+    if place not in seen or not same_bits(seen[place].memory, x.memory):
         seen[place] = kept(x)
     return seen[place]

@@ -228,5 +228,5 @@ def values_now(arrays: list[Array]) -> list[np.ndarray] | None:
     is."""
     if any(not trace.values for trace in stack.traces):
         return None
-    found = [known_value(x) if isinstance(x, TracedArray) else x.view for x in arrays]
+    found = [known_value(x) if isinstance(x, TracedArray) else x.memory for x in arrays]
     return None if any(x is None for x in found) else found  # type: ignore[return-value]

@@ -6,6 +6,7 @@ numbers and text.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ class Conversions:
         type: ArrayType
 
         @property
-        def view(self) -> np.ndarray: ...
+        def memory(self) -> np.ndarray: ...
         @property
         def elements(self) -> np.ndarray: ...
         @property
@@ -80,20 +81,21 @@ class Conversions:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Read-only where the consumer knows that flag (from DLPack 1.0 on), else a copy."""
+        """Read-only where the consumer keeps to that flag (from DLPack 1.0 on), else a copy."""
         if self.dtype.is_quantized and not self.dtype.is_narrow:
             message = f"__dlpack__: {self.type} has no type of DLPack's"
             fail(DtypeError, message, "convert with astype, or hand over np.asarray(x)")
-        if max_version is not None and tuple(max_version) >= (1, 0):
+        is_new = max_version is not None and tuple(max_version) >= (1, 0)
+        careless = dlpack.careless(sys._getframe(1))
+        if is_new and careless is None:
             options = {"max_version": max_version, "copy": copy}
             shown = self.__array__()
             return dlpack.capsule_of(
                 shown, self.dtype, {"stream": stream, "dl_device": dl_device, **options}
             )
         if copy is False:
-            message = (
-                f"__dlpack__: copy=False, but a consumer below DLPack 1.0 may write to {self.type}"
-            )
+            consumer = careless or "a consumer below DLPack 1.0"
+            message = f"__dlpack__: copy=False, but {consumer} may write to {self.type}"
             fail(CopyError, message, "leave copy out, or pass max_version=(1, 0)")
         options = {"max_version": max_version}
         return dlpack.capsule_of(
@@ -103,7 +105,7 @@ class Conversions:
         )
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.view.__dlpack_device__()
+        return self.memory.__dlpack_device__()
 
     def __buffer__(self, flags: int) -> memoryview:
         return self.__array__().data

@@ -63,10 +63,10 @@ class Deferred(Array):
         return made
 
     @property
-    def view(self) -> np.ndarray:
+    def memory(self) -> np.ndarray:
         if super().is_deleted and self.operands:
             self._compute()
-        return super().view
+        return super().memory
 
     def _compute(self) -> None:
         made = (
@@ -87,7 +87,7 @@ class Deferred(Array):
 
 def plain(x: Array) -> Array:
     """The same elements as an array that is there."""
-    return Array.from_numpy(x.view) if isinstance(x, Deferred) else x
+    return Array.from_numpy(x.memory) if isinstance(x, Deferred) else x
 
 
 def applied(op: Op, arrays: Sequence[Array], params: dict[str, Any]) -> Any:

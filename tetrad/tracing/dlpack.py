@@ -8,6 +8,7 @@ is changed in the capsule. (The layout: `dlpack.h`, versions 0.8 and 1.1.)
 from __future__ import annotations
 
 import ctypes
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,9 @@ from tetrad.core.errors import UnsupportedError
 from tetrad.tracing.fail import fail
 
 CODES = {bf16: 4} | dict(zip(FLOAT8, (10, 12, 11, 13), strict=True))  # DLDataTypeCode
+# Libraries that ask for DLPack 1.0 and write to what its flag calls read-only (torch 2.13), by the
+# module that asks.
+CARELESS = {"torch": "PyTorch"}
 UNSIGNED, CPU = 1, 1
 OLD, VERSIONED = b"dltensor", b"dltensor_versioned"
 # Bytes before DLTensor: none, or version, context, deleter and flags; in it before its DLDataType:
@@ -46,6 +50,12 @@ class Lent:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU, 0
+
+
+def careless(asking: FrameType) -> str | None:
+    """The library of this frame, if it writes to memory that it was told is read-only."""
+    module: str = asking.f_globals.get("__name__", "")
+    return CARELESS.get(module.partition(".")[0])
 
 
 def element_of(capsule: Any) -> DLDataType:

@@ -42,7 +42,7 @@ def assign(x: Array, key: Any, value: Any) -> None:
         if x.dtype.is_narrow:  # not a NumPy element each
             changed = np.array(x.elements)
             write(changed, parts, new, x)
-            x._view, x._storage = convert(wrap(changed), x.dtype).view, None
+            x._view, x._storage = convert(wrap(changed), x.dtype).memory, None
         else:
             changed = own_view(x)
             write(changed, parts, new, x)
@@ -77,7 +77,7 @@ def values(value: Any, x: Array) -> Array:
 def own_view(x: Array) -> np.ndarray:
     """The elements in memory that nobody else sees. Another thread might look at any moment, so
     beside one they are always copied."""
-    view = x.view
+    view = x.memory
     is_own = (
         x._storage is None
         and view.base is None

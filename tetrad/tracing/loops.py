@@ -203,9 +203,9 @@ def perform(
         graph = make_graph(op.name, inputs, make(inputs))
         if is_pure(graph):
             return evaluated(graph, operands)
-        made = op.reference(*(kept(x).view for x in operands), **params)
+        made = op.reference(*(kept(x).memory for x in operands), **params)
         if wanted := checked_values():
-            views = [kept(x).view for x in operands]
+            views = [kept(x).memory for x in operands]
             lazy.provided("bad values").check(graph, views, list(made), wanted)
         return [
             Array.from_bytes(y, kind) if kind.dtype.is_narrow else Array.from_numpy(np.asarray(y))
@@ -396,8 +396,7 @@ def checked_strategy(strategy: Any) -> loops.Checkpoint:
     if is_pair and isinstance(strategy[1], int) and strategy[1] >= 1:
         return strategy  # type: ignore[no-any-return]
     hint = (
-        'None, "sqrt", "none", ("every", K), ("bisect", K) or ("binomial", s) with an int '
-        "of at "
+        'None, "sqrt", "none", ("every", K), ("bisect", K) or ("binomial", s) with an int of at '
         "least 1"
     )
     fail(TraceError, f"scan: checkpoint is {strategy!r}", hint)

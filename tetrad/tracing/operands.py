@@ -44,7 +44,7 @@ from tetrad.core.errors import (
 from tetrad.core.floats import are_plain, guarded
 from tetrad.core.op import REGISTRY, Op
 from tetrad.core.owners import is_lasting
-from tetrad.core.promotion import Kind, operand_dtypes, result_dtype
+from tetrad.core.promotion import Kind, as_float, operand_dtypes, result_dtype
 from tetrad.core.sizes import Atom, Shape, Size, SizeExpr, is_static, product
 from tetrad.core.source import called_name
 from tetrad.core.types import ArrayType
@@ -254,9 +254,15 @@ def convert_nibbles(x: Array, dtype: DType) -> Array:
         return convert(run("unpack_nibbles", x), dtype)
     if x.type.dtype.is_float:
         low, high = NIBBLE_RANGE[dtype]
-        x = elementwise(REGISTRY["maximum"], (x, float(low)), {})
-        x = elementwise(REGISTRY["minimum"], (x, float(high)), {})
+        x = apply("maximum", x, float(low))
+        x = apply("minimum", x, float(high))
     return run("pack_nibbles", convert(x, BYTES[dtype]))
+
+
+def as_floats(x: Any) -> Array:
+    """An operand as floats (or complex numbers)."""
+    given = as_array(x)
+    return convert(given, as_float(given.dtype))
 
 
 def dtype_of(like: Any) -> DType:
@@ -284,8 +290,10 @@ def common_dtype(args: Sequence[Any]) -> DType:
 
 
 def _kind_or_dtype(x: Any) -> Kind:
-    """Like kind_of, and dtypes count as themselves."""
-    if isinstance(x, DType | str | np.dtype) or isinstance(x, type) and x not in PYTHON_NUMBERS:
+    """Like kind_of, and dtypes count as themselves, Python's types as its numbers."""
+    if isinstance(x, type) and x in PYTHON_NUMBERS:
+        return x
+    if isinstance(x, DType | str | np.dtype | type):
         return dtype_of(x)
     return kind_of(x)
 
@@ -317,6 +325,11 @@ def elementwise(op: Op, args: Sequence[Any], params: dict[str, Any]) -> Array:
         return run(op.truth, *arrays) if op.truth else arrays[0]
     result: Array = op(*arrays, **params)
     return result
+
+
+def apply(name: str, *args: Any) -> Array:
+    """The elementwise op of this name on loose operands, without settings."""
+    return elementwise(REGISTRY[name], args, {})
 
 
 def traced(x: Array) -> Array:

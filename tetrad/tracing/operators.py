@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tetrad.core import lazy
+from tetrad.core.errors import DtypeError
+from tetrad.tracing.fail import fail
 
 if TYPE_CHECKING:
     from tetrad.tracing.array import Array
@@ -64,6 +66,19 @@ class Operators:
 
     def astype(self, dtype: Any, /, *, copy: bool = True) -> Array:
         return self._call("astype", dtype, copy=copy)
+
+    def view(self, dtype: Any = None, *more: Any) -> Array:
+        """The same bits as elements of another dtype, as in NumPy.
+
+        >>> import tetrad as td
+        >>> td.asarray([1.0]).view(td.int32)
+        Array([1065353216], int32)
+        """
+        if more or isinstance(dtype, int | tuple | list):
+            sizes = (dtype, *more) if more else dtype
+            hint = "x.reshape(...) has the elements in another shape"
+            fail(DtypeError, f"view: expected a dtype, got {sizes!r}", hint)
+        return self._call("bitcast", dtype)
 
     def reshape(self, *shape: Any, order: str = "C") -> Array:
         sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
@@ -280,6 +295,12 @@ class Operators:
 
     def __rmod__(self, other: Any) -> Any:
         return self._operate("remainder", other, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return self._operate("divmod", self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return self._operate("divmod", other, self)
 
     def __pow__(self, other: Any) -> Any:
         return self._operate("pow", self, other)

@@ -132,8 +132,7 @@ def signature_of(
 ) -> Signature:
     """Static arguments by position and by name: either way of passing them is then static."""
     name = getattr(function, "__name__", type(function).__name__)
-    if not callable(function):
-        fail(TraceError, f"expected a function, got {noun_of(function)}")
+    check_function("jit", function, "td.jit(f) compiles a function; td.jit(f)(x) calls it")
     positions, names = chosen(function, static_argnums, static_argnames, "static")
     return Signature(name, _parameters(function)[0], positions, names)
 

@@ -164,14 +164,12 @@ def too_deep(name: str) -> Iterator[None]:
         if not is_outermost:
             raise
         message = (
-            f"{name}: calls nest deeper than Python allows, which is "
-            f"{sys.getrecursionlimit()} "
+            f"{name}: calls nest deeper than Python allows, which is {sys.getrecursionlimit()} "
             "frames"
         )
         hint = (
             "a function of arrays that calls itself never ends while it is traced: use td.cond, "
-            "td.scan or "
-            "td.while_loop; more room for deep nesting: sys.setrecursionlimit"
+            "td.scan or td.while_loop; more room for deep nesting: sys.setrecursionlimit"
         )
         raise TraceError(message, source=repeated_source(error), hint=hint) from None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tetrad.core.errors import UnsupportedError
+from tetrad.core.errors import DerivativeError
 from tetrad.graph.build import fresh_like, make_graph, spliced
 from tetrad.graph.build import results as results_of
 from tetrad.graph.effects import without_effects
@@ -249,7 +249,7 @@ def linearize_while(node: Node, primals: Sequence[Node], tangents: Sequence[Tang
 
 
 def transpose_while(node: Node, cotangents: Cotangents, linear: Flags) -> Cotangents:
-    raise UnsupportedError(
+    raise DerivativeError(
         "while_loop has no reverse derivative: how many steps it takes is only known afterwards",
         source=node.source,
         hint="use td.scan, or td.fori_loop with bounds that are Python ints; td.jvp and td.jacfwd "

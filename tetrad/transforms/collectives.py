@@ -14,9 +14,8 @@ import numpy as np
 
 from tetrad.arrays.indexing import permuted, reshaped
 from tetrad.core.errors import ShapeError
-from tetrad.core.op import REGISTRY
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, elementwise, scalar
+from tetrad.tracing.operands import apply, as_array, axis_of, scalar
 from tetrad.transforms.vmap import all_gather, axis_index, over_tree, psum, size_of_axis
 
 
@@ -53,7 +52,7 @@ def ppermute(x: Any, axis_name: Any, perm: Sequence[tuple[int, int]]) -> Any:
 
     def taken(leaf: Any) -> Array:
         given = all_gather(leaf, axis_name)[table]
-        return elementwise(REGISTRY["where"], (has_one, given, scalar(0, given.dtype)), {})
+        return apply("where", has_one, given, scalar(0, given.dtype))
 
     return over_tree(taken, x)
 

@@ -1,5 +1,4 @@
-"""Transforms, custom: functions that bring their own derivative, are computed again for it, or have
-none.
+"""Transforms, custom: functions that bring their own derivative, or have none.
 
 Receives Python functions and the rules users write for them; inside a trace a call becomes a node
 of `graph.custom`, outside it just runs. A rule is traced when a derivative asks for it. Names and
@@ -13,7 +12,6 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import reduce, update_wrapper
 from itertools import zip_longest
 from operator import add
-from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from tetrad.arrays.creation import zeros_like
@@ -32,16 +30,16 @@ from tetrad.graph.build import (
     rebuild,
     spliced,
 )
-from tetrad.graph.custom import make_checkpoint, make_custom
+from tetrad.graph.custom import make_custom
 from tetrad.graph.nodes import Graph, Node
 from tetrad.ops.movement import stop_gradient as stop_op
 from tetrad.tracing.array import Array, TracedArray, fail, node_of, noun_of
 from tetrad.tracing.context import Trace, current_trace, stack, with_axes
 from tetrad.tracing.effects import note
-from tetrad.tracing.operands import as_array, convert, run, traced
+from tetrad.tracing.operands import as_array, convert, traced
 from tetrad.tracing.signature import Arguments, Signature, check_function, chosen, signature_of
 from tetrad.tracing.trace import ArgumentKind, Traced, kinds_of, trace_function
-from tetrad.transforms.custom_rules import BUT, ONLY, JvpRule, Rule, VjpRule
+from tetrad.transforms.custom_rules import JvpRule, Rule, VjpRule
 from tetrad.transforms.forward import is_differentiable
 
 Function = Callable[..., Any]
@@ -119,94 +117,6 @@ def returned(site: Site, nodes: Sequence[Any]) -> Any:
         fail(TraceError, f"{site.name}: the enclosing trace has ended")
     note(outer, nodes)
     return take(site.traced.tree, (TracedArray.of(node, outer) for node in nodes))
-
-
-# -- computed again --------------------------------------------------------------------------------
-
-
-POLICIES = (
-    "nothing_saveable", "everything_saveable", "dots_saveable", "dots_with_no_batch_dims_saveable",
-)  # fmt: skip
-OTHER_NAMES = {  # JAX has these too
-    "checkpoint_dots": "dots_saveable",
-    "checkpoint_dots_with_no_batch_dims": "dots_with_no_batch_dims_saveable",
-}  # fmt: skip
-
-
-def save_only_these_names(*names: str) -> str:
-    """The policy that keeps what `checkpoint_name` gave one of these names."""
-    return f"{ONLY}{','.join(names)}"
-
-
-def save_any_names_but_these(*names: str) -> str:
-    """The policy that keeps what `checkpoint_name` gave a name, but not one of these."""
-    return f"{BUT}{','.join(names)}"
-
-
-checkpoint_policies = SimpleNamespace(
-    **{name: name for name in POLICIES}, **OTHER_NAMES,
-    save_only_these_names=save_only_these_names, save_any_names_but_these=save_any_names_but_these,
-)  # fmt: skip
-
-
-def checkpoint_name(x: Any, name: str) -> Any:
-    """A tree of arrays under a name, by which policies of `checkpoint` keep it.
-
-    >>> import tetrad as td
-    >>> policy = td.checkpoint_policies.save_only_these_names("wave")
-    >>> f = td.checkpoint(lambda x: td.sin(td.checkpoint_name(td.sin(x), "wave")), policy=policy)
-    >>> td.grad(f)(0.0)
-    Array(1., float32)
-    """
-    if not isinstance(name, str) or "," in name:
-        fail(TraceError, f"checkpoint_name: a name is a text without commas, got {name!r}")
-    leaves, shape = flatten(x)
-    return unflatten(
-        shape, [run("checkpoint_name", as_array(leaf), called=name) for leaf in leaves]
-    )
-
-
-def checkpoint(
-    fun: Function, *, prevent_cse: bool = True, policy: Any = None, static_argnums: Any = ()
-) -> Function:
-    """A function whose intermediate results are not kept for its derivative but computed again from
-    the arguments.
-
-    policy   one of `td.checkpoint_policies`: what is kept nevertheless; matrix products with
-             `dots_saveable`
-
-    >>> import tetrad as td
-    >>> td.grad(td.checkpoint(lambda x: td.sin(td.sin(x))))(0.0)
-    Array(1., float32)
-    """
-    check_function("checkpoint", fun)
-    is_named = isinstance(policy, str) and policy.startswith((ONLY, BUT))
-    if not is_named and policy not in (None, *POLICIES):
-        known = ", ".join(POLICIES)
-        fail(
-            TraceError,
-            f"checkpoint: there is no policy {policy!r}",
-            f"td.checkpoint_policies has {known}",
-        )
-    if policy == "everything_saveable":
-        return fun
-    kept = policy if policy != "nothing_saveable" else None
-    fixed, _ = chosen(fun, static_argnums, (), "static")
-
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        outer = current_trace()
-        if outer is None:
-            return fun(*args, **kwargs)
-        inner, arrays = without(fun, args, fixed)
-        site, operands = record_site(inner, arrays, kwargs)
-        nodes = [node_of(x, outer) for x in operands]
-        return returned(site, make_checkpoint(site.traced.graph, nodes, site.source, policy=kept))
-
-    update_wrapper(wrapped, fun)
-    return wrapped
-
-
-remat = checkpoint  # JAX has both names
 
 
 def without(fun: Function, args: Sequence[Any], fixed: Iterable[int]) -> tuple[Function, list[Any]]:
@@ -307,7 +217,7 @@ class _Custom:
                 f"{site.name} does not"
             )
             raise TraceError(message, source=site.source, hint="pass it as an argument")
-        return make_constant(value.view, value.type)
+        return make_constant(value.memory, value.type)
 
     def check_rule(self) -> None:
         raise NotImplementedError
@@ -392,13 +302,10 @@ class custom_jvp(_Custom):
             given = unflatten(site.tree, leaves[:count]), unflatten(site.tree, leaves[count:])
             found = self.jvp(*fixed, *given)  # type: ignore[misc]
             if not isinstance(found, tuple | list) or len(found) != 2:
-                message = (
-                    f"the rule of {site.name} must return a pair (value, tangent), it "
-                    "returned "
-                    f"{count_of(found)}"
-                )
                 self.wrong(
-                    message, "return value, tangent; both have the tree and the types of the result"
+                    f"the rule of {site.name} must return a pair (value, tangent), it returned "
+                    f"{count_of(found)}",
+                    "return value, tangent; both have the tree and the types of the result",
                 )
             changes, shape = flatten(found[1])
             kinds = [o.type for o in site.traced.graph.outputs]
@@ -410,24 +317,11 @@ class custom_jvp(_Custom):
         made, held = self.with_held(
             site, trace_leaves(f"{site.name}.jvp", both, kinds, site.known[:count])
         )
-        value, tangent = made.tree.parts
-        outputs = [o.type for o in site.traced.graph.outputs]
-        check_leaves(
-            self,
-            value,
-            site,
-            [o.type for o in made.graph.outputs[: len(outputs)]],
-            outputs,
-            "value",
-        )
-        check_leaves(
-            self,
-            tangent,
-            site,
-            [o.type for o in made.graph.outputs[len(outputs) :]],
-            outputs,
-            "tangent",
-        )
+        wanted = [o.type for o in site.traced.graph.outputs]
+        came = [o.type for o in made.graph.outputs]
+        halves = came[: len(wanted)], came[len(wanted) :]
+        for tree, types, what in zip(made.tree.parts, halves, ("value", "tangent"), strict=True):
+            check_leaves(self, tree, site, types, wanted, what)
         own = made.graph.inputs
         inputs = [*own[:count], *held, *own[count:], *fresh_like(held)]
         return make_graph(made.graph.name, inputs, made.graph.outputs)
@@ -582,9 +476,8 @@ class custom_vjp(_Custom):
         array = as_array(as_kind(leaf, kind))
         if array.type != kind:
             message = (
-                f"the backward rule of {site.name} returned {array.type} for an argument "
-                "leaf "
-                f"that is {kind}"
+                f"the backward rule of {site.name} returned {array.type} for an argument leaf that "
+                f"is {kind}"
             )
             self.wrong(message, ASTYPE if array.shape == kind.shape else TURNED)
         return array
@@ -640,7 +533,7 @@ def identity(x: Array) -> Hashable:
     """Of a traced array its node, of any other its memory."""
     if isinstance(x, TracedArray):
         return id(x.node)
-    return x.view.__array_interface__["data"][0], x.view.strides, x.type
+    return x.memory.__array_interface__["data"][0], x.memory.strides, x.type
 
 
 def known_outputs(site: Site, graph: Graph) -> list[TracedArray]:
@@ -675,8 +568,7 @@ def check_leaves(
     if tree != site.traced.tree:
         trees = f"{sketch(site.traced.tree)}, it returned {sketch(tree)}"
         message = (
-            f"the rule of {site.name} must return a {what} with the tree of what "
-            f"{site.name} "
+            f"the rule of {site.name} must return a {what} with the tree of what {site.name} "
             f"returns, {trees}"
         )
         custom.wrong(message, "same containers, same keys")

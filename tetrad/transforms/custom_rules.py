@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from tetrad.core.errors import UnsupportedError
+from tetrad.core.errors import DerivativeError, UnsupportedError
 from tetrad.core.record import record
 from tetrad.graph.build import (
     call,
@@ -95,7 +95,7 @@ def pushed(
 ) -> Both:
     """Values and changes by a jvp rule, whose graph is used as `seen`."""
     if isinstance(rule, VjpRule):
-        raise UnsupportedError(
+        raise DerivativeError(
             f"{rule.name} has a custom vjp, so it has no forward derivative",
             source=node.source,
             hint="td.grad and td.vjp work; td.custom_jvp gives a rule for both",
@@ -224,7 +224,7 @@ def push_linear(node: Node, primals: Sequence[Node], tangents: Sequence[Tangent]
         message = (
             "a function with a custom vjp has no forward derivative, and so no derivative of one"
         )
-        raise UnsupportedError(
+        raise DerivativeError(
             message, source=node.source, hint="td.custom_jvp gives a rule for both"
         )
     return forward.jvp_call(make_call(graph, primals, node.source), primals, tangents)

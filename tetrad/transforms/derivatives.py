@@ -134,8 +134,7 @@ def leaves_of(
     for number in numbers:
         if not -len(children) <= number < len(children):
             message = (
-                f"{what}: argnums has {number}, {recorded.name} was called with "
-                f"{len(children)} "
+                f"{what}: argnums has {number}, {recorded.name} was called with {len(children)} "
                 "arguments"
             )
             fail(ShapeError, message, "arguments passed by name are not differentiated")

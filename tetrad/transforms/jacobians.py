@@ -72,8 +72,7 @@ def check_real(leaves: Sequence[Array], what: str) -> None:
     for x in leaves:
         if x.dtype.is_complex:
             hint = (
-                "set holomorphic=True if the function is holomorphic; else td.wirtinger, or "
-                "split "
+                "set holomorphic=True if the function is holomorphic; else td.wirtinger, or split "
                 "the argument"
             )
             fail(

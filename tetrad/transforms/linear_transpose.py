@@ -99,8 +99,7 @@ def residuals(linear: Linear, count: int, name: str) -> Graph:
     in_steps = [n for n, changes in zip(outputs, linear.changes, strict=True) if not changes]
     if any(node in reached for node in (*in_use, *in_steps)):
         message = (
-            f"linear_transpose: {name} is not linear: how much it changes depends on "
-            "where it "
+            f"linear_transpose: {name} is not linear: how much it changes depends on where it "
             "begins"
         )
         fail(TraceError, message, "td.vjp turns the change of any function around")

@@ -85,8 +85,7 @@ def check_apart(primals: Sequence[Node], tangents: set[Node]) -> None:
     for node in primals:
         if node in reached:
             message = (
-                "a jvp rule computes values and changes in one loop or branch, so it "
-                "cannot be "
+                "a jvp rule computes values and changes in one loop or branch, so it cannot be "
                 "transposed"
             )
             raise UnsupportedError(

@@ -109,8 +109,7 @@ def transposed(node: Node, i: int, given: object, params: Mapping[str, object]) 
     rules = node.op.transpose_rules or ()
     if i >= len(rules) or (rule := rules[i]) is None:
         message = (
-            f"{node.op.name} stands in a derivative, but no rule says how it is "
-            "transposed in "
+            f"{node.op.name} stands in a derivative, but no rule says how it is transposed in "
             f"operand {i}"
         )
         raise CompileError(

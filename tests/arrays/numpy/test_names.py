@@ -319,8 +319,10 @@ def test_devices() -> None:
     assert td.zeros(2, device=cpu).shape == (2,)
     with pytest.raises(UnsupportedError, match="there is no back end 'gpu'"):
         td.devices("gpu")
-    with pytest.raises(UnsupportedError, match="there is no device 'gpu'"):
-        td.device_put(X, "gpu")
+    assert len(td.device_put((X, X), (cpu, None))) == 2
+    for where in ("gpu", [cpu, "gpu"], {"w": "gpu"}):
+        with pytest.raises(UnsupportedError, match=r"there is no device .*gpu"):
+            td.device_put(X, where)
 
 
 def test_types_to_annotate_with() -> None:

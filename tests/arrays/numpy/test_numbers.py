@@ -10,7 +10,7 @@ import pytest
 
 import tetrad as td
 from tests.arrays.numpy.against import check, floats
-from tetrad.core.errors import DtypeError, SettingError, ShapeError
+from tetrad.core.errors import DtypeError, SettingError, ShapeError, UnsupportedError
 
 X = floats(3, 4)
 Y = floats(3, 4)
@@ -243,3 +243,61 @@ def test_truth_is_computed_with_as_in_numpy() -> None:
     check("cumsum", a)
     with pytest.raises(DtypeError):
         td.subtract(a, b)
+
+
+TRUTHS = np.array([[True, False], [False, False]])
+
+
+@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite", "isposinf", "isneginf", "imag"])
+def test_booleans_are_numbers_that_are_never_special(name: str) -> None:
+    check(name, TRUTHS, grad=False)
+
+
+@pytest.mark.parametrize("a", [SMALL, np.uint8([0, 255]), INTS, TRUTHS], ids=lambda a: str(a.dtype))
+def test_signs_of_integers(a: np.ndarray) -> None:
+    want = a < 0  # NumPy's signbit takes no booleans
+    for f in (td.signbit, td.jit(td.signbit)):
+        assert f(a).tolist() == want.tolist()
+
+
+def test_powers_of_booleans_are_integers() -> None:
+    for f in (td.square, lambda x: x**2, lambda x: td.power(x, 2), lambda x: x**3):
+        for g in (f, td.jit(f)):
+            found = g(td.asarray(TRUTHS))
+            assert found.dtype == np.int32 and found.tolist() == TRUTHS.astype(int).tolist()
+    check("bitwise_count", TRUTHS, grad=False)
+
+
+def test_bounds_beyond_a_dtype() -> None:
+    a = np.uint8([0, 5, 255])
+    for low, high in ((-1, 7), (3, 300), (-5, 1000), (None, 256), (-1, None)):
+        check("clip", a, low, high, grad=False)
+        check("clip", SMALL, low, high, grad=False)
+
+
+def test_tens_of_unsigned_integers() -> None:
+    check("round", np.uint8([4, 5, 15, 25, 249]), -1, grad=False)
+
+
+def test_quotient_and_remainder_by_pythons_name() -> None:
+    for other in (2, 2.5, np.float32([3, -3, 0.5])):
+        for left, right in ((np.float32([7, -7, 9]), other), (other, np.float32([7, -7, 9]))):
+            want = divmod(left, right)
+            a, b = (td.asarray(x) if isinstance(x, np.ndarray) else x for x in (left, right))
+            for f in (divmod, td.jit(divmod)):
+                for one, known in zip(f(a, b), want, strict=True):
+                    np.testing.assert_allclose(one, known, rtol=1e-6)
+
+
+def test_toward_zero() -> None:
+    a = np.array([2.7, -2.7, -0.0, np.nan, np.inf])
+    np.testing.assert_array_equal(td.fix(a), np.trunc(a))
+    with pytest.raises(UnsupportedError, match="fix: out= is not supported"):
+        td.fix(a, out=a)
+
+
+def test_steps_that_are_no_integers() -> None:
+    with pytest.raises(ShapeError, match=r"roll: shift is an int, or a tuple of ints, got 0\.5"):
+        td.roll(X, 0.5)
+    with pytest.raises(ShapeError, match=r"roll: axis is an int, or a tuple of ints, got 1\.5"):
+        td.roll(X, 1, axis=1.5)

@@ -69,12 +69,12 @@ def test_a_seed_gives_it_again_and_zero_is_greedy() -> None:
     ]  # type: ignore[arg-type]
     assert drawn[0] == drawn[1]
     greedy = Sampler(checked(mirostat=2, temperature=0.0), VOCAB)
-    assert [chosen(greedy, r) for r in rows] == [int(r.view.argmax()) for r in rows]
+    assert [chosen(greedy, r) for r in rows] == [int(r.memory.argmax()) for r in rows]
 
 
 def test_bias_masks_and_penalties_count() -> None:
     logits = Array.from_numpy(row()[None])
-    top = int(logits.view.argmax())
+    top = int(logits.memory.argmax())
     settings = checked(mirostat=2, mirostat_tau=0.1, temperature=1.0, logit_bias={7: 100.0})
     assert chosen(Sampler(settings, VOCAB), logits) == 7
     mask = np.zeros((1, math.ceil(VOCAB / 32)), np.uint32)

@@ -129,7 +129,7 @@ def test_settings_that_make_no_sense(wrong: dict[str, Any]) -> None:
 
 def test_settings_of_numpy_and_very_large_ones() -> None:
     row = Array.from_numpy(logits(1))
-    largest = int(row.view.argmax())
+    largest = int(row.memory.argmax())
     for settings in (
         checked(top_k=2**40, temperature=1e-3),
         checked(seed=np.int64(3), temperature=np.float32(1e-3)),

@@ -329,7 +329,7 @@ def test_logits_of_one_that_are_no_numbers(
     run = StepArguments.run
 
     def poisoned(self: StepArguments, caches: Any) -> Any:
-        logits = run(self, caches).view.copy()
+        logits = run(self, caches).memory.copy()
         logits[self.tokens[self.rows] == 299, 7] = np.nan
         return Array.from_numpy(logits)
 

@@ -67,7 +67,7 @@ def test_compiled_code_and_kernel_evaluator_agree(name: str) -> None:
         (lambda x, w: x @ w.dequantize() + 1, x),
         (lambda x, w: x @ w.dequantize().astype(td.float64), x.astype(np.float64)),
     ):
-        (want,) = evaluate_lowered(td.trace(function)(given, q), [given, q.view])
+        (want,) = evaluate_lowered(td.trace(function)(given, q), [given, q.memory])
         same(np.asarray(td.jit(function)(given, q)), want)
 
 

@@ -36,7 +36,7 @@ def check(function: Callable[..., Any], *args: Any, least: int = 4) -> None:
     """No memory for the weight at `least` bytes a number; compiled as NumPy has it, but for
     rounding."""
     assert td.explain(function)(*args).arena_bytes < ELEMENTS * least
-    leaves = [x.view for x in td.tree.leaves(args)]
+    leaves = [x.memory for x in td.tree.leaves(args)]
     (meant,) = evaluate(td.trace(function)(*args), leaves)
     got, want = (np.asarray(x).astype(np.float64) for x in (td.jit(function)(*args), meant))
     np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-3 * np.abs(want).max())

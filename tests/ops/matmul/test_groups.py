@@ -317,7 +317,7 @@ def test_bits_do_not_depend_on_threads() -> None:
             return run(x, td.quant.from_parts(*parts, group=64))  # type: ignore[no-any-return]
 
         compiled = compile_graph(td.trace(call)(*[td.Spec(a.shape, a.dtype) for a in arrays]))
-        views = [np.asarray(a.view) for a in arrays]
+        views = [np.asarray(a.memory) for a in arrays]
         first = run_compiled(compiled, views)[0]
         for threads in (2, 3):
             same(run_compiled(compiled, views, threads=threads, poison=0)[0], first)

@@ -37,7 +37,7 @@ def weight(name: str, shape: tuple[int, int], seed: int = 0) -> tuple[Array, np.
 
 def exact(x: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     """The product of what 8 bits keep of x with the numbers of the weight, in f64."""
-    codes, scales, _ = row_parts(np.asarray(quantize_rows(td.asarray(x)).view), x.shape[1])
+    codes, scales, _ = row_parts(np.asarray(quantize_rows(td.asarray(x)).memory), x.shape[1])
     kept = codes.astype(np.float64) * scales[..., None]
     return kept.reshape(x.shape) @ numbers.T.astype(np.float64)
 
@@ -105,7 +105,7 @@ def test_eight_bits_keep_the_largest_and_know_nan() -> None:
     x = np.random.default_rng(5).standard_normal((6, 96)).astype(np.float32)
     x[1, :32], x[2, 3], x[3, 40], x[4, :32] = 0, np.nan, np.inf, x[4, :32] * np.float32(1e-40)
     for rows in (quantized(x), quantize_rows(td.asarray(x))):
-        codes, scales, sums = row_parts(np.asarray(rows.view), 96)
+        codes, scales, sums = row_parts(np.asarray(rows.memory), 96)
         assert (
             np.isnan(scales[2, 0])
             and np.isnan(scales[3, 1])
@@ -118,7 +118,8 @@ def test_eight_bits_keep_the_largest_and_know_nan() -> None:
         np.testing.assert_allclose(sums[0], (codes[0].astype(int).sum(-1) * scales[0]), rtol=1e-6)
     plain = [0, 1, 4, 5]
     np.testing.assert_array_equal(
-        np.asarray(quantized(x).view)[plain], np.asarray(quantize_rows(td.asarray(x)).view)[plain]
+        np.asarray(quantized(x).memory)[plain],
+        np.asarray(quantize_rows(td.asarray(x)).memory)[plain],
     )
 
 
@@ -171,8 +172,8 @@ def test_a_second_term_keeps_what_the_first_lost(name: str) -> None:
     fine = td.jit(lambda x, w: matmul(quantize_rows(x, terms=2), w, terms=2, transposed=True))
     w, numbers = weight(name, (40, 512))
     x = np.random.default_rng(6).standard_normal((7, 512), dtype=np.float32)
-    rows = np.asarray(td.jit(lambda x: quantize_rows(x, terms=2))(x).view)
-    np.testing.assert_array_equal(rows, np.asarray(quantize_rows(td.asarray(x), terms=2).view))
+    rows = np.asarray(td.jit(lambda x: quantize_rows(x, terms=2))(x).memory)
+    np.testing.assert_array_equal(rows, np.asarray(quantize_rows(td.asarray(x), terms=2).memory))
     codes, scales, _ = row_parts(rows, 1024)
     kept = (codes * scales[..., None].astype(np.float64)).reshape(7, 2, 512).sum(1)
     assert np.abs(kept - x).max() < np.abs(x).max() / 127 / 127

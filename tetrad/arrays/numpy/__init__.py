@@ -22,12 +22,14 @@ HOMES = {  # file of this folder -> its functions
         "vstack",
     ),
     "averages": ("average", "corrcoef", "cov", "ptp"),
+    "bits": ("bitcast",),
     "calling": ("apply_along_axis", "apply_over_axes", "vectorize"),
     "choosing": (
         "choose", "piecewise", "place", "put", "put_along_axis", "select",
     ),
     "comparing": (
-        "array_equal", "array_equiv", "in1d", "iscomplexobj", "isrealobj", "isscalar", "iterable",
+        "allclose", "array_equal", "array_equiv", "in1d", "isclose", "iscomplexobj", "isrealobj",
+        "isscalar", "iterable",
     ),
     "devices": (
         "Device", "block_until_ready", "default_backend", "device_count", "device_get",
@@ -39,23 +41,24 @@ HOMES = {  # file of this folder -> its functions
         "integer", "number", "signedinteger", "unsignedinteger",
     ),
     "elementwise": (
-        "angle", "bitwise_count", "cbrt", "deg2rad", "divmod", "fabs", "float_power", "fmax",
+        "angle", "bitwise_count", "cbrt", "deg2rad", "divmod", "fabs", "fix", "float_power", "fmax",
         "fmin", "fmod", "frexp", "gcd", "heaviside", "iscomplex", "isneginf", "isposinf", "isreal",
         "lcm", "ldexp", "logaddexp2", "modf", "rad2deg", "rint", "round", "sinc", "spacing",
     ),
     "grids": (
-        "c_", "diag_indices", "diag_indices_from", "diagflat", "fill_diagonal", "fromfunction",
-        "geomspace", "index_exp", "indices", "ix_", "logspace", "mask_indices", "mgrid", "ogrid",
-        "r_", "ravel_multi_index", "s_", "tri", "tril_indices", "tril_indices_from",
-        "triu_indices", "triu_indices_from", "unravel_index", "vander",
+        "c_", "diag", "diag_indices", "diag_indices_from", "diagflat", "fill_diagonal",
+        "fromfunction", "geomspace", "index_exp", "indices", "ix_", "logspace", "mask_indices",
+        "mgrid", "ogrid", "r_", "ravel_multi_index", "s_", "tri", "tril_indices",
+        "tril_indices_from", "triu_indices", "triu_indices_from", "unravel_index", "vander",
     ),
     "histograms": (
         "bincount", "digitize", "histogram", "histogram2d", "histogram_bin_edges", "histogramdd",
     ),
     "joining": (
-        "append", "array_split", "block", "delete", "dsplit", "hsplit", "insert", "resize",
+        "append", "array_split", "block", "delete", "dsplit", "hsplit", "insert", "resize", "split",
         "trim_zeros", "vsplit",
     ),
+    "lines": ("interp", "trapezoid"),
     "nan": (
         "nan_to_num", "nanargmax", "nanargmin", "nancumprod", "nancumsum", "nanmax", "nanmean",
         "nanmin", "nanprod", "nanstd", "nansum", "nanvar",

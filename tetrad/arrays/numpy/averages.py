@@ -10,14 +10,14 @@ from typing import Any
 
 from tetrad.arrays.linear import matmul
 from tetrad.arrays.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape
-from tetrad.arrays.numpy.common import apply, floats, no_out, where
+from tetrad.arrays.numpy.common import floats, no_out, where
 from tetrad.arrays.numpy.products import diagonal
 from tetrad.arrays.statistics import Axis, max, mean, min
 from tetrad.arrays.statistics import sum as total
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axes_of, convert, dtype_of
+from tetrad.tracing.operands import apply, as_array, axes_of, convert, dtype_of
 
 
 def ptp(a: Any, axis: Axis = None, out: None = None, keepdims: bool = False) -> Array:

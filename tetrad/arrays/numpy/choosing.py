@@ -14,12 +14,12 @@ from tetrad.arrays.creation import asarray, positions
 from tetrad.arrays.functions import take_along_axis
 from tetrad.arrays.indexing import take_axis
 from tetrad.arrays.manipulation import broadcast_arrays, reshape, stack
-from tetrad.arrays.numpy.common import apply, no_out, where
+from tetrad.arrays.numpy.common import no_out, where
 from tetrad.arrays.statistics import cumulative_sum
 from tetrad.core.dtypes import bool_, i32, i64
 from tetrad.core.errors import DtypeError, ShapeError, TraceError
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, convert, expand, size_array
+from tetrad.tracing.operands import apply, as_array, axis_of, convert, expand, size_array
 
 MODES = ("raise", "clip", "wrap", "fill")
 

@@ -9,15 +9,9 @@ from typing import Any
 
 from tetrad.arrays.creation import asarray
 from tetrad.arrays.statistics import no_out as no_out
-from tetrad.core.op import REGISTRY
 from tetrad.core.promotion import as_float
 from tetrad.tracing.array import Array
-from tetrad.tracing.operands import as_array, common, convert, elementwise
-
-
-def apply(name: str, *args: Any) -> Array:
-    """An elementwise op, operands promoted and broadcast."""
-    return elementwise(REGISTRY[name], args, {})
+from tetrad.tracing.operands import apply, as_floats, common, convert
 
 
 def where(condition: Any, x: Any, y: Any) -> Array:
@@ -37,5 +31,4 @@ def floats(*xs: Any) -> list[Array]:
 
 def floating_one(x: Any) -> Array:
     """An array as floats (or complex numbers)."""
-    made = as_array(listed(x))
-    return convert(made, as_float(made.dtype))
+    return as_floats(listed(x))

@@ -1,4 +1,4 @@
-"""Arrays, NumPy's names: whether arrays are equal, and what kind of values they hold.
+"""Arrays, NumPy's names: whether arrays are equal or close, and what kind of values they hold.
 
 Receives arrays or anything else, returns truth values.
 """
@@ -10,14 +10,35 @@ from typing import Any
 import numpy as np
 
 from tetrad.arrays.creation import asarray
-from tetrad.arrays.manipulation import broadcast_shapes
-from tetrad.arrays.numpy.common import apply
+from tetrad.arrays.manipulation import broadcast_arrays, broadcast_shapes
 from tetrad.arrays.sorting import isin
 from tetrad.arrays.statistics import all as every
 from tetrad.core.dtypes import bool_
 from tetrad.core.errors import TetradError
 from tetrad.tracing.array import Array
-from tetrad.tracing.operands import convert, dtype_of
+from tetrad.tracing.operands import apply, as_floats, convert, dtype_of
+
+
+def isclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Array:
+    """Where |a - b| <= atol + rtol |b|; infinities are close to themselves, NaN if `equal_nan`.
+
+    >>> import tetrad as td
+    >>> td.isclose(td.asarray([1.0, 2.0]), td.asarray([1.000001, 2.1]))
+    Array([ True, False], bool)
+    """
+    a, b = broadcast_arrays(as_floats(a), as_floats(b))
+    near = apply("abs", a - b) <= atol + rtol * apply("abs", b)
+    close = apply("where", apply("isfinite", a) & apply("isfinite", b), near, a == b)
+    return close | (apply("isnan", a) & apply("isnan", b)) if equal_nan else close
+
+
+def allclose(
+    a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Array:
+    """Whether all elements are close, as `isclose` says."""
+    return every(isclose(a, b, rtol, atol, equal_nan))
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 
 from tetrad.arrays.creation import asarray
 from tetrad.core.errors import UnsupportedError
-from tetrad.core.tree import tree_map
+from tetrad.core.tree import flatten, tree_map
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.device import CPU
 from tetrad.tracing.device import ArrayDevice as Device
@@ -61,22 +61,25 @@ def default_backend() -> str:
     return "cpu"
 
 
-def device_put(x: Any, device: Any = None, *, src: Any = None, donate: bool = False) -> Any:
-    """A tree with arrays for leaves, on the CPU.
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: bool = False,
+    may_alias: bool | None = None,
+) -> Any:  # fmt: skip
+    """A tree with arrays for leaves, on the CPU; `device` may be a sharding, or a tree of them.
 
     >>> import tetrad as td
     >>> td.device_put({"w": [1.0, 2.0]}, td.devices()[0])
     {'w': [Array(1., float32), Array(2., float32)]}
     """
-    if device is not None and not (device == "cpu" or all(d == "cpu" for d in _devices_of(device))):
+    if any(one != CPU for one in _devices_of(device)):
         fail(UnsupportedError, f"device_put: there is no device {device!r}", "devices: cpu")
     return tree_map(asarray, x)
 
 
 def _devices_of(device: Any) -> list[Any]:
-    """Those of a sharding: a tree of devices, or an object that lists them."""
-    listed = getattr(device, "device_set", device)
-    return list(listed) if isinstance(listed, list | tuple | set | frozenset) else [listed]
+    """Those of a tree of devices, and of shardings: objects that list them."""
+    leaves = flatten(device)[0]
+    return [one for leaf in leaves for one in getattr(leaf, "device_set", [leaf])]
 
 
 def device_get(x: Any) -> Any:

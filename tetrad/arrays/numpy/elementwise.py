@@ -12,13 +12,13 @@ import numpy as np
 
 from tetrad.arrays.creation import asarray
 from tetrad.arrays.manipulation import broadcast_arrays
-from tetrad.arrays.numpy.common import apply, floats, no_out, where
+from tetrad.arrays.numpy.common import floats, no_out, where
 from tetrad.arrays.statistics import any
 from tetrad.core.dtypes import bool_, f32, f64, i32, i64, u8, u64
 from tetrad.core.errors import DtypeError
 from tetrad.tracing.array import Array, fail
 from tetrad.tracing.loops import while_loop
-from tetrad.tracing.operands import as_array, common, convert, expand, run
+from tetrad.tracing.operands import apply, as_array, common, convert, expand, run
 
 
 def round(a: Any, decimals: int = 0, out: None = None) -> Array:
@@ -61,7 +61,9 @@ def _round_integers(x: Array, decimals: int) -> Array:
         apply("greater", rest, half),
         apply("logical_and", apply("equal", rest, half), is_odd),
     )
-    return convert(apply("multiply", apply("add", count, where(is_up, 1, 0)), step), x.dtype)
+    return convert(
+        apply("multiply", apply("add", count, convert(is_up, wide.dtype)), step), x.dtype
+    )
 
 
 def rint(x: Any, /) -> Array:
@@ -110,6 +112,17 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Array, Array]:
     (Array(3, int32), Array(1, int32))
     """
     return apply("floor_divide", x1, x2), apply("remainder", x1, x2)
+
+
+def fix(x: Any, /, out: None = None) -> Array:
+    """Rounded toward zero: `td.trunc`, as floats.
+
+    >>> import tetrad as td
+    >>> td.fix(td.asarray([2.7, -2.7]))
+    Array([ 2., -2.], float32)
+    """
+    no_out("fix", out)
+    return apply("trunc", x)
 
 
 def modf(x: Any, /) -> tuple[Array, Array]:
@@ -354,6 +367,8 @@ def bitwise_count(x: Any, /) -> Array:
     Array([3, 1], uint8)
     """
     given = as_array(x)
+    if given.dtype is bool_:
+        return convert(given, u8)
     if not given.dtype.is_integer:
         fail(DtypeError, f"bitwise_count: takes integers, got {given.type}")
     size = apply("abs", given) if given.dtype.is_signed else given

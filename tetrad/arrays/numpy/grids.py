@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.arrays.creation import arange, asarray, linspace, meshgrid, tril
+from tetrad.arrays.creation import arange, asarray, linspace, meshgrid, tril, zeros
 from tetrad.arrays.manipulation import broadcast_arrays, concat, moveaxis, reshape, stack
-from tetrad.arrays.numpy.common import apply, floats, where
-from tetrad.arrays.numpy_extras import diag
+from tetrad.arrays.numpy.common import floats, where
+from tetrad.arrays.numpy.products import diagonal
 from tetrad.arrays.statistics import all as every
 from tetrad.core.dtypes import default_float, default_int
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TraceError
 from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, check_shape, convert, dtype_of, expand
+from tetrad.tracing.operands import apply, as_array, check_shape, convert, dtype_of, expand
 
 
 def tri(N: Any, M: Any = None, k: int = 0, dtype: Any = None) -> Array:
@@ -94,7 +94,30 @@ def diag_indices_from(arr: Any) -> tuple[Array, ...]:
 def mask_indices(n: int, mask_func: Callable[..., Any], k: Any = 0) -> tuple[Array, ...]:
     """The indices that a function such as `td.tril` leaves of an (n, n) matrix of ones."""
     kept = asarray(mask_func(np.ones((n, n), np.int32), k))
-    return _places(np.nonzero(kept.view))
+    return _places(np.nonzero(kept.memory))
+
+
+def diag(v: Any, k: int = 0) -> Array:
+    """The matrix with a vector on its diagonal (the k-th above the main one), or the diagonal of a
+    matrix.
+
+    >>> import tetrad as td
+    >>> td.diag(td.asarray([1, 2]))
+    Array([[1, 0],
+           [0, 2]], int32)
+    """
+    v = as_array(v)
+    if v.ndim not in (1, 2) or not isinstance(v.size, int):
+        fail(
+            ShapeError,
+            f"diag: expected a vector or a matrix, got {v.type}",
+            "td.linalg.diagonal takes batches",
+        )
+    if v.ndim == 2:
+        return diagonal(v, k)
+    places, size = np.arange(v.shape[0]), v.shape[0] + abs(k)
+    empty = zeros((size, size), dtype=v.dtype)
+    return empty.at[places + max(-k, 0), places + max(k, 0)].set(v)  # type: ignore[no-any-return]
 
 
 def diagflat(v: Any, k: int = 0) -> Array:
@@ -242,7 +265,7 @@ def ix_(*args: Any) -> tuple[Array, ...]:
         if x.dtype.kind == "b":
             if isinstance(x, TracedArray):
                 fail(TraceError, "ix_: how many places a mask marks is only known at run time")
-            (x,) = _places(np.nonzero(x.view))
+            (x,) = _places(np.nonzero(x.memory))
         found.append(reshape(x, tuple(-1 if j == i else 1 for j in range(len(args)))))
     return tuple(found)
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from tetrad.arrays.creation import asarray, linspace, zeros
 from tetrad.arrays.manipulation import flip, reshape
-from tetrad.arrays.numpy.common import apply, floats, where
+from tetrad.arrays.numpy.common import floats, where
 from tetrad.arrays.sorting import searchsorted
 from tetrad.arrays.statistics import diff, max, min
 from tetrad.arrays.statistics import sum as total
 from tetrad.core.dtypes import default_int, i32
 from tetrad.core.errors import BoundsError, DtypeError, ShapeError, TraceError
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, convert
+from tetrad.tracing.operands import apply, as_array, convert
 
 
 def bincount(

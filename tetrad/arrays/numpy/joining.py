@@ -14,7 +14,6 @@ import numpy as np
 from tetrad.arrays.creation import asarray, zeros
 from tetrad.arrays.indexing import getitem, take_axis
 from tetrad.arrays.manipulation import broadcast_to, concat, moveaxis, reshape
-from tetrad.arrays.numpy_extras import split
 from tetrad.core.errors import BoundsError, ShapeError, TraceError
 from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, TracedArray, fail
@@ -138,6 +137,33 @@ def _joined(arrays: Any, depth: int, rank: int) -> Array:
 
 
 # -- parts -----------------------------------------------------------------------------------------
+
+
+def split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
+    """Equal parts along an axis, so many; or the parts between given places.
+
+    >>> import tetrad as td
+    >>> td.split(td.arange(5), [2, 3])
+    [Array([0, 1], int32), Array([2], int32), Array([3, 4], int32)]
+    """
+    ary = as_array(ary)
+    at = axis_of("split", axis, ary.ndim)
+    size = ary.shape[at]
+    if isinstance(indices_or_sections, Array) and indices_or_sections.ndim:
+        indices_or_sections = [int(i) for i in indices_or_sections]
+    if isinstance(indices_or_sections, SupportsIndex):
+        count = index(indices_or_sections)
+        if count < 1 or size % count:
+            fail(
+                ShapeError,
+                f"split: axis {at} of {ary.type} has no {count} equal parts",
+                "give the places instead",
+            )
+        places = [i * (size // count) for i in range(1, count)]
+    else:
+        places = [index(i) for i in indices_or_sections]
+    ends = zip([0, *places], [*places, size], strict=True)
+    return [getitem(ary, (*(slice(None),) * at, slice(start, stop))) for start, stop in ends]
 
 
 def array_split(ary: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:

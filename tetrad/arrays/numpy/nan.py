@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tetrad.arrays.numpy import running
-from tetrad.arrays.numpy.common import apply, no_out, where
+from tetrad.arrays.numpy.common import no_out, where
 from tetrad.arrays.statistics import (
     Axis,
     all,
@@ -26,7 +26,7 @@ from tetrad.arrays.statistics import (
 )
 from tetrad.core.dtypes import bool_
 from tetrad.tracing.array import Array
-from tetrad.tracing.operands import as_array, convert
+from tetrad.tracing.operands import apply, as_array, convert
 
 
 def is_number(x: Array) -> Array:

@@ -13,13 +13,12 @@ from tetrad.arrays.creation import asarray
 from tetrad.arrays.functions import take_along_axis
 from tetrad.arrays.indexing import getitem
 from tetrad.arrays.manipulation import expand_dims, moveaxis, pad, reshape
-from tetrad.arrays.numpy.common import apply
 from tetrad.arrays.sorting import argsort, sort
 from tetrad.arrays.statistics import sum as total
 from tetrad.core.dtypes import bool_, c64, i32, u8
 from tetrad.core.errors import BoundsError, DtypeError, SettingError, ShapeError
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, convert
+from tetrad.tracing.operands import apply, as_array, axis_of, convert
 
 
 def lexsort(keys: Any, axis: int = -1) -> Array:

@@ -13,15 +13,14 @@ import numpy as np
 from tetrad.arrays.creation import arange, asarray, zeros
 from tetrad.arrays.linear import matmul
 from tetrad.arrays.manipulation import concat, expand_dims, pad, reshape
-from tetrad.arrays.numpy.common import apply, floating_one, floats
-from tetrad.arrays.numpy.grids import vander
+from tetrad.arrays.numpy.common import floating_one, floats
+from tetrad.arrays.numpy.grids import diag, vander
 from tetrad.arrays.numpy.signals import convolve
-from tetrad.arrays.numpy_extras import diag
 from tetrad.arrays.statistics import sum as total
 from tetrad.core import lazy
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.tracing.array import Array, TracedArray, fail
-from tetrad.tracing.operands import as_array, common, convert
+from tetrad.tracing.operands import apply, as_array, common, convert
 
 
 def _coefficients(name: str, *polynomials: Any) -> list[Array]:
@@ -109,7 +108,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Array,
 def _trimmed(name: str, p: Array) -> Array:
     if isinstance(p, TracedArray):
         fail(ShapeError, f"{name}: how many leading zeros there are is only known at run time")
-    places = np.flatnonzero(p.view)
+    places = np.flatnonzero(p.memory)
     return p[int(places[0]) :] if places.size else p[p.shape[0] - 1 :]
 
 
@@ -185,7 +184,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Array:
                 "roots: how many leading zeros there are is only known when the program runs",
                 "strip_zeros=False, if the first coefficient is not 0",
             )
-        places = np.flatnonzero(c.view)
+        places = np.flatnonzero(c.memory)
         first, last = (int(places[0]), int(places[-1])) if places.size else (0, -1)
         extra = c.shape[0] - 1 - last if places.size else 0
         c = c[first : last + 1]
@@ -249,13 +248,18 @@ def polyfit(
     base = apply("divide", base, apply("multiply", scale[:, None], scale[None, :]))
     if cov == "unscaled":
         return found, base
-    spare = at.shape[0] - size
+    return found, _by_residuals(base, residuals, at.shape[0] - size, values.ndim == 1)
+
+
+def _by_residuals(base: Array, residuals: Array, spare: Any, is_line: bool) -> Array:
+    """Covariances scaled by the residuals over how many points there are to spare."""
     if spare <= 0:
-        fail(ShapeError, f"polyfit: cov takes more than {size} points", 'cov="unscaled"')
+        message = f"polyfit: cov takes more than {base.shape[0]} points"
+        fail(ShapeError, message, 'cov="unscaled"')
     factor = apply("divide", residuals, float(spare))
-    if values.ndim == 1:
-        return found, apply("multiply", base, factor[0])
-    return found, apply("multiply", base[:, :, None], factor)
+    if is_line:
+        return apply("multiply", base, factor[0])
+    return apply("multiply", base[:, :, None], factor)
 
 
 def _eps(x: Array) -> float:

@@ -11,10 +11,9 @@ from tetrad.arrays.creation import asarray, eye
 from tetrad.arrays.indexing import getitem
 from tetrad.arrays.linear import check_precision, matmul, tensordot
 from tetrad.arrays.manipulation import concat, moveaxis, reshape
-from tetrad.arrays.numpy.common import apply
 from tetrad.core.errors import ShapeError
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axis_of, common, convert, dtype_of
+from tetrad.tracing.operands import apply, as_array, axis_of, common, convert, dtype_of
 
 
 def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Array:

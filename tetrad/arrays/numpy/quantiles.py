@@ -14,7 +14,7 @@ from tetrad.arrays.creation import asarray
 from tetrad.arrays.functions import take_along_axis
 from tetrad.arrays.indexing import permuted, reshaped, take_axis
 from tetrad.arrays.manipulation import broadcast_to, moveaxis
-from tetrad.arrays.numpy.common import apply, floating_one, no_out, where
+from tetrad.arrays.numpy.common import floating_one, no_out, where
 from tetrad.arrays.sorting import sort
 from tetrad.arrays.statistics import Axis
 from tetrad.arrays.statistics import sum as total
@@ -22,7 +22,7 @@ from tetrad.core.dtypes import i32
 from tetrad.core.errors import DtypeError, SettingError, ShapeError
 from tetrad.core.sizes import product
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axes_of, convert
+from tetrad.tracing.operands import apply, as_array, axes_of, convert
 
 Place = Callable[[Array, Any], Array]
 # the two numbers of a continuous method: position = n q + a + q (1 - a - b) - 1

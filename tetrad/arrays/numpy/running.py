@@ -9,11 +9,11 @@ from typing import Any
 
 from tetrad.arrays.creation import asarray
 from tetrad.arrays.manipulation import concat, moveaxis, reshape
-from tetrad.arrays.numpy.common import apply, floating_one, floats, no_out, where
+from tetrad.arrays.numpy.common import floating_one, floats, no_out, where
 from tetrad.arrays.statistics import cumulative_prod, cumulative_sum, diff
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, axes_of, axis_of, convert, expand
+from tetrad.tracing.operands import apply, as_array, axes_of, axis_of, convert, expand
 
 
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Array:

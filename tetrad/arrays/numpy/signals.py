@@ -13,10 +13,9 @@ from tetrad.arrays.creation import asarray
 from tetrad.arrays.indexing import take_axis
 from tetrad.arrays.linear import matmul
 from tetrad.arrays.manipulation import flip, pad, reshape
-from tetrad.arrays.numpy.common import apply
 from tetrad.core.errors import SettingError, ShapeError
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, common, convert, run
+from tetrad.tracing.operands import apply, as_array, common, convert, run
 
 
 def convolve(

@@ -121,50 +121,40 @@ class TableEncoder:
         with show.spending("plan_memory"):
             placed = plan(lives)
         where = Places(schedule, dict(zip(temps, placed.offsets, strict=True)), self.constants)
-        entries: list[Entry] = []
-        traps: dict[int, TrapSite] = {}
-        launches: dict[int, Launch] = {}
-        thunks: list[Thunk] = []
-        scratch, cost = 0, Cost()
+        draft = TableDraft()
         for step in schedule.steps:
             if isinstance(step, Control):
-                entries.append(control_entry(step, inner[step], where, dims))
+                draft.entries.append(control_entry(step, inner[step], where, dims))
                 for part in inner[step]:
-                    traps.update(part.traps)
-                    launches.update(part.launches)
-                    cost.add_inner(part, times(step, dims))
-                continue
-            cost.add(step, dims)
-            if isinstance(step, Callback):
-                thunks.append(Thunk(step, dims))
-                entries.append(thunks[-1].entry(where))
-                continue
-            if isinstance(step, HostCall):
-                rooms = room_layout(step, dims)
-                scratch = max(scratch, rooms[-1])
-                entries += self.host_entries(step, dims, where, rooms)
-                continue
-            needed = scratch_layout(step.program, {**dims, **step.arguments(dims)})
-            scratch = max(scratch, needed[-1])
-            tag = self.tags.setdefault(step, len(self.tags))
-            launches[tag] = step
-            entry = self.kernel_entry(step, dims, where, needed, tag)
-            traps.update({tagged(code, tag): site for code, site in step.traps.items()})
-            if entry is not None:
-                entries.append(entry)
-        table = Table(entries, scratch, heavy=cost.nanoseconds > HEAVY_NS)
+                    draft.add_inner(part, times(step, dims))
+            else:
+                draft.cost.add(step, dims)
+                self.add_work(draft, step, where, dims)
+        cost = draft.cost
+        table = Table(draft.entries, draft.scratch, heavy=cost.nanoseconds > HEAVY_NS)
         return EncodedTable(
-            table,
-            placed.total,
-            placed,
-            tuple(lives),
-            traps,
-            launches,
-            cost.nanoseconds,
-            cost.bytes,
-            cost.flops,
-            tuple(thunks),
-        )
+            table, placed.total, placed, tuple(lives), draft.traps, draft.launches,
+            cost.nanoseconds, cost.bytes, cost.flops, tuple(draft.thunks),
+        )  # fmt: skip
+
+    def add_work(self, draft: TableDraft, step: Leaf, where: Places, dims: Dims) -> None:
+        """The entries of a step that holds no others, and what they need."""
+        if isinstance(step, Callback):
+            draft.thunks.append(Thunk(step, dims))
+            draft.entries.append(draft.thunks[-1].entry(where))
+        elif isinstance(step, HostCall):
+            rooms = room_layout(step, dims)
+            draft.scratch = max(draft.scratch, rooms[-1])
+            draft.entries += self.host_entries(step, dims, where, rooms)
+        else:
+            needed = scratch_layout(step.program, {**dims, **step.arguments(dims)})
+            draft.scratch = max(draft.scratch, needed[-1])
+            tag = self.tags.setdefault(step, len(self.tags))
+            draft.launches[tag] = step
+            draft.traps.update({tagged(code, tag): site for code, site in step.traps.items()})
+            entry = self.kernel_entry(step, dims, where, needed, tag)
+            if entry is not None:
+                draft.entries.append(entry)
 
     def inner(self, schedule: Schedule, dims: Dims) -> dict[Control, list[EncodedTable]]:
         """The encoded sub-graphs of each step that has some."""
@@ -270,6 +260,23 @@ class Cost:
         self.nanoseconds += inner.nanoseconds * times
         self.bytes += inner.bytes_moved * times
         self.flops += inner.flops * times
+
+
+class TableDraft:
+    """A table while its steps are added one after the other."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.traps: dict[int, TrapSite] = {}
+        self.launches: dict[int, Launch] = {}
+        self.thunks: list[Thunk] = []
+        self.scratch, self.cost = 0, Cost()
+
+    def add_inner(self, inner: EncodedTable, times: int) -> None:
+        """What the table of a sub-graph, which runs so often, brings with it."""
+        self.traps.update(inner.traps)
+        self.launches.update(inner.launches)
+        self.cost.add_inner(inner, times)
 
 
 def moved_bytes(step: Leaf, dims: Dims) -> int:

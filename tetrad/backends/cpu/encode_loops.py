@@ -164,25 +164,15 @@ def while_entry(step: While, inner: Sequence[Inner], where: Placing, dims: Dims)
     """Ask, then run and ask again as long as the answer is yes; a table of its own, for one entry
     of the caller's."""
     condition, body = inner
-    given = (
-        *step.inputs,
-        *step.outputs,
-        *(s or step.flag for s in step.spares),
-        step.flag,
-        step.arena,
-    )
+    spares = (s or step.flag for s in step.spares)
+    given = (*step.inputs, *step.outputs, *spares, step.flag, step.arena)
     places = {slot: Word(i, 0) for i, slot in reversed(list(enumerate(given)))}
-    asked, fixed = (
-        step.inputs[: step.condition_consts],
-        step.inputs[step.condition_consts :][: step.body_consts],
-    )
+    asked = step.inputs[: step.condition_consts]
+    fixed = step.inputs[step.condition_consts :][: step.body_consts]
     carried = step.inputs[step.condition_consts + step.body_consts :]
-    rest = (places[step.flag], places[step.arena])
-    ask = CallEntry(
-        condition.table,
-        (*[places[s] for s in (*asked, *carried)], *rest),
-        name=step.condition.graph.name,
-    )
+    name = step.condition.graph.name
+    first = [places[s] for s in (*asked, *carried, step.flag, step.arena)]
+    ask = CallEntry(condition.table, tuple(first), name=name)
     read = len(asked) + len(fixed)
     written, end = read + len(carried), read + 2 * len(carried)
     bases = [
@@ -191,31 +181,19 @@ def while_entry(step: While, inner: Sequence[Inner], where: Placing, dims: Dims)
     own = [Word(i, 0) for i in range(len(bases))]
     run = (*own[len(asked) : end], own[end + 1])
     again = (*own[: len(asked)], *own[written:])
-    asks_again = CallEntry(condition.table, again, name=step.condition.graph.name)
+    asks_again = CallEntry(condition.table, again, name=name)
     turn = Table((CallEntry(body.table, run, name=step.body.graph.name), asks_again))
+    walk = AxisWalk(0, False, dims)
     carries = [
-        Carry(
-            read + i,
-            written + i,
-            places[home],
-            places[spare],
-            AxisWalk(0, False, dims).nbytes(home.type),
-        )
+        Carry(read + i, written + i, places[home], places[spare], walk.nbytes(home.type))
         for i, (home, spare) in enumerate(zip(step.outputs, step.spares, strict=True))
         if spare is not None
     ]
     alone = condition.nanoseconds + body.nanoseconds < ALONE_NS
-    until = places[step.flag]
-    trips = Word(NUMBER, FOREVER)
     loop = LoopEntry(
-        turn,
-        trips,
-        until=until,
-        name=step.name,
-        bases=tuple(bases),
-        carries=tuple(carries),
-        alone=alone,
-    )
+        turn, Word(NUMBER, FOREVER), until=places[step.flag], name=step.name, bases=tuple(bases),
+        carries=tuple(carries), alone=alone,
+    )  # fmt: skip
     return CallEntry(Table((ask, loop)), tuple(where.word(s) for s in given), name=step.name)
 
 

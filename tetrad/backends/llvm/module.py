@@ -79,14 +79,9 @@ def crosses_lanes(block: n.Block) -> bool:
     for instr in block:
         if isinstance(instr, CROSS_LANE):
             return True
-        if any(crosses_lanes(b) for b in blocks_of(instr)):
+        if any(crosses_lanes(b) for b in n.inner_blocks(instr)):
             return True
     return False
-
-
-def blocks_of(instr: n.Instr) -> list[n.Block]:
-    """The blocks inside an instruction."""
-    return [getattr(instr, name) for name in ("body", "then", "orelse") if hasattr(instr, name)]
 
 
 def prologue(cg: Codegen, program: n.Program) -> None:
@@ -194,7 +189,7 @@ def block_uses_axis(block: n.Block, which: str) -> bool:
     for instr in block:
         if isinstance(instr, n.Id) and instr.which == which and instr.axis > 0:
             return True
-        if any(block_uses_axis(inner, which) for inner in blocks_of(instr)):
+        if any(block_uses_axis(inner, which) for inner in n.inner_blocks(instr)):
             return True
     return False
 

@@ -132,8 +132,7 @@ class Wide:
 def refuse_large(program: n.Program, nbytes: int) -> None:
     if nbytes > MOST_KEPT:
         message = (
-            f"{program.name}: keeps {nbytes} bytes of values across barriers, {MOST_KEPT} "
-            "are "
+            f"{program.name}: keeps {nbytes} bytes of values across barriers, {MOST_KEPT} are "
             "allowed"
         )
         raise CompileError(message, hint="use a smaller workgroup, or scratch")
@@ -167,7 +166,7 @@ class Uses:
                 self.add(self.needs[part])
                 continue
             self.add(used_by(part))
-            for inner in inner_blocks(part):
+            for inner in n.inner_blocks(part):
                 self.block(inner)
 
     def outside(self, stretch: Stretch) -> list[n.Value]:
@@ -207,10 +206,6 @@ def parts(block: n.Block) -> Iterator[Stretch | n.Instr]:
 
 def holds_barrier(instr: n.Instr) -> bool:
     return any(isinstance(i, n.Barrier) for i in n.walk((instr,)))
-
-
-def inner_blocks(instr: n.Instr) -> list[n.Block]:
-    return [getattr(instr, name) for name in ("body", "then", "orelse") if hasattr(instr, name)]
 
 
 def flat(block: n.Block) -> Iterator[n.Instr]:

@@ -67,8 +67,7 @@ def bandwidth_line(found: Description, cost: AnswerCost, kind: str) -> str:
     roof = roofs.bandwidth_for(int(needed))
     measured = f"{roof:.1f} GB/s that {roofs.threads} threads read here"
     return (
-        f"memory:               {needed / 1e6:.1f} MB a token, {used:.1f} GB/s: "
-        f"{used / roof:.0%} "
+        f"memory:               {needed / 1e6:.1f} MB a token, {used:.1f} GB/s: {used / roof:.0%} "
         f"of the {measured}"
     )
 

@@ -448,6 +448,10 @@ def unflatten(shape: TreeDef, leaves: Iterable[Any]) -> Any:
     >>> unflatten(structure({"w": 0, "b": (0, None)}), [1, 2])
     {'b': (1, None), 'w': 2}
     """
+    if not isinstance(shape, TreeDef):
+        message = f"unflatten: expected a structure first, got {an(type(shape).__name__)}"
+        hint = "td.tree.unflatten(td.tree.structure(tree), leaves)"
+        raise TreeError(message, source=user_source(), hint=hint)
     given = leaves if type(leaves) is list else list(leaves)
     if len(given) != shape.num_leaves:
         message = f"unflatten: {shape!r} has {shape.num_leaves} leaves, got {len(given)}"

@@ -76,7 +76,7 @@ def plain(path: str, leaf: Any, what: str) -> np.ndarray:
     if array.dtype.is_quantized:
         hint = "store x.dequantize(), or the bytes x.to_bytes()"
         raise DtypeError(f"{what}: {path} is {array.type}, blocks of low-bit numbers", hint=hint)
-    return array.view
+    return array.memory
 
 
 def like_tree(file: str, arrays: Mapping[str, Array], like: Any) -> Any:

@@ -16,7 +16,6 @@ from tetrad.jax import conventions
 from tetrad.jax._shell.tables import td
 from tetrad.tracing.array import fail
 
-PRNG = {"threefry2x32": "threefry2x32", "philox": "philox"}
 WITHOUT_EFFECT: dict[str, Any] = {
     "jax_platform_name": None, "jax_platforms": None, "jax_log_compiles": False,
     "jax_default_matmul_precision": None, "jax_traceback_filtering": None,

@@ -18,48 +18,8 @@ from tetrad.jax._shell.tables import td
 from tetrad.tracing.array import Array, fail
 
 
-def devices(backend: str | None = None) -> list[Any]:
-    """The devices there are: the CPU."""
-    if backend not in (None, "cpu"):
-        raise RuntimeError(f"Unknown backend {backend}: the devices here are cpu")
-    return list(td.devices())
-
-
-def local_devices(
-    process_index: int | None = None, backend: str | None = None, host_id: int | None = None
-) -> list[Any]:
-    return devices(backend)
-
-
-def device_count(backend: str | None = None) -> int:
-    return len(devices(backend))
-
-
-local_device_count = device_count
-
-
-def process_index(backend: str | None = None) -> int:
-    return 0
-
-
-def process_count(backend: str | None = None) -> int:
-    return 1
-
-
-host_id, host_count = process_index, process_count
-
-
 def process_indices(backend: str | None = None) -> list[int]:
     return [0]
-
-
-def default_backend() -> str:
-    return "cpu"
-
-
-def device_put(x: Any, device: Any = None, *, src: Any = None, **_: Any) -> Any:
-    """A tree of arrays on the device, where they are."""
-    return tree_map(td.asarray, x)
 
 
 def device_put_replicated(x: Any, devices: Sequence[Any]) -> Any:
@@ -99,6 +59,9 @@ class PartitionSpec(tuple[Any, ...]):
 
     def __repr__(self) -> str:
         return f"PartitionSpec({', '.join(map(repr, self))})"
+
+
+P = PartitionSpec
 
 
 class Mesh:
@@ -226,7 +189,7 @@ class NamedSharding(Sharding):
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    return device_put(xs)
+    return td.device_put(xs)
 
 
 def shard_map(

@@ -6,7 +6,7 @@ itself. A name that `td` does not have is an error that says so; nothing stands 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tetrad.core import lazy
@@ -48,15 +48,25 @@ def found(path: str) -> Any:
     return value
 
 
+def offers(
+    module: dict[str, Any], table: Mapping[str, str], folders: Iterable[str] = ()
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module of the shell: the names of its table, and the modules
+    of its folder."""
+
+    def get(name: str) -> Any:
+        if name in folders:
+            return lazy.module(f"{module['__name__']}.{name}")
+        return reexported(module, table, name)
+
+    return get, lambda: listed(module, table, folders)
+
+
 def reexported(module: dict[str, Any], table: Mapping[str, str], name: str) -> Any:
     """The function that a module of the shell offers by a name of JAX; it is kept there."""
     if name not in table:
         raise absent(module["__name__"], name)
-    try:
-        value = found(table[name])
-    except AttributeError as error:
-        raise absent(module["__name__"], name) from error
-    module[name] = value
+    module[name] = value = found(table[name])
     return value
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tetrad.core.tree import flatten
 from tetrad.jax._shell.tables import td
+from tetrad.jax.core import get_aval as typeof  # noqa: F401
 from tetrad.tracing.array import Array
 from tetrad.tracing.trace import Spec
 
@@ -33,17 +34,6 @@ def jit(fun: Function | None = None, /, **settings: Any) -> Any:
         if name not in IGNORED
     }
     return functools.partial(jit, **settings) if fun is None else td.jit(fun, **kept)
-
-
-def named_call(fun: Function, *, name: str | None = None) -> Function:
-    """The function; what it records has the name."""
-
-    @functools.wraps(fun)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with td.named_scope(name or getattr(fun, "__name__", "function")):
-            return fun(*args, **kwargs)
-
-    return called
 
 
 def custom_gradient(fun: Function) -> Any:
@@ -155,11 +145,6 @@ def fwd_and_bwd(
     return (jit(forward), jit(backward)) if jitted else (forward, backward)
 
 
-def typeof(x: Any) -> Any:
-    """The shape and dtype of an array."""
-    return Spec(td.asarray(x).shape, td.asarray(x).dtype)
-
-
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
     """What is computed from known values inside is computed at once, as it is everywhere."""
@@ -185,9 +170,3 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     raise td.errors.UnsupportedError(
         "jax.live_arrays: there is no list of arrays", hint="gc.get_objects()"
     )
-
-
-def __getattr__(name: str) -> Any:
-    if name == "Device":
-        return type(td.devices()[0])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,15 +3,7 @@ here."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from tetrad.core import lazy
 from tetrad.jax._shell import tables
 
 FOLDERS = ("backend", "core", "linear_util", "source_info_util")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in FOLDERS:
-        raise tables.absent(__name__, name)
-    return lazy.module(f"tetrad.jax.extend.{name}")
+__getattr__, __dir__ = tables.offers(globals(), {}, FOLDERS)

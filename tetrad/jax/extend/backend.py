@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tetrad.jax._shell.devices import devices
+from tetrad.jax._shell.tables import td
 
 
 class OnlyBackend:
@@ -14,7 +14,7 @@ class OnlyBackend:
     platform_version = "tetrad"
 
     def devices(self) -> list[Any]:
-        return devices()
+        return td.devices()  # type: ignore[no-any-return]
 
     local_devices = devices
 

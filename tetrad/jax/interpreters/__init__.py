@@ -3,15 +3,14 @@ interpreters has nothing to extend, and says so when it is used."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
 
-from tetrad.core import lazy
 from tetrad.jax._shell import tables
+from tetrad.jax.interpreters.absent import module_of_absent
 
 FOLDERS = ("ad", "batching", "mlir", "partial_eval", "pxla", "xla")
 
+for _name in FOLDERS:
+    sys.modules[f"{__name__}.{_name}"] = module_of_absent(f"{__name__}.{_name}")
 
-def __getattr__(name: str) -> Any:
-    if name not in FOLDERS:
-        raise tables.absent(__name__, name)
-    return lazy.module(f"tetrad.jax.interpreters.{name}")
+__getattr__, __dir__ = tables.offers(globals(), {}, FOLDERS)

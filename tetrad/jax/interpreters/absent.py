@@ -3,6 +3,10 @@ one is an error."""
 
 from __future__ import annotations
 
+import functools
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
+from types import ModuleType
 from typing import Any, NoReturn
 
 from tetrad.core.errors import UnsupportedError
@@ -48,3 +52,10 @@ def stand_in(module: str, name: str) -> Any:
         raise tables.absent(module, name)
     full = f"{module.replace('tetrad.', '', 1)}.{name}"
     return type(name, (), {"is_absent": True}) if name[0].isupper() else AbsentPart(full)
+
+
+def module_of_absent(name: str) -> ModuleType:
+    """A module of parts that are not here: it stands in no file."""
+    module = module_from_spec(ModuleSpec(name, None))
+    vars(module)["__getattr__"] = functools.partial(stand_in, name)
+    return module

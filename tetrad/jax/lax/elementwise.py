@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tetrad.core.dtypes import DType
+from tetrad.core.dtypes import DType, named
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.jax._shell.tables import found, td
 from tetrad.tracing.array import Array, fail
@@ -38,8 +38,7 @@ NUMBERS = {
 }  # fmt: skip
 BITS = {
     "bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor",
-    "population_count": "bitwise_count", "shift_left": "bitwise_left_shift",
-    "shift_right_arithmetic": "bitwise_right_shift",
+    "shift_left": "bitwise_left_shift", "shift_right_arithmetic": "bitwise_right_shift",
 }  # fmt: skip
 TABLE = FLOATS | NUMBERS | BITS
 
@@ -163,6 +162,14 @@ def shift_right_logical(x: Any, y: Any) -> Any:
     return moved.astype(a.dtype)
 
 
+def population_count(x: Any) -> Array:
+    """How many bits are set, of a negative number too (NumPy counts those of its magnitude)."""
+    (given,) = of_one_dtype("population_count", (x,))
+    if given.dtype.kind not in "iu":
+        fail(DtypeError, f"lax.population_count: takes integers, got {given.type}")
+    return convert(td.bitwise_count(convert(given, named(f"u{given.dtype.bits}"))), given.dtype)
+
+
 def clz(x: Any) -> Array:
     """How many bits above the highest set one are zero."""
     given = as_array(x)
@@ -170,7 +177,7 @@ def clz(x: Any) -> Array:
     for step in (1, 2, 4, 8, 16, 32):
         if step < given.dtype.bits:
             left = left | shift_right_logical(left, convert(step, given.dtype))
-    return convert(given.dtype.bits - td.bitwise_count(left).astype(given.dtype), given.dtype)
+    return convert(given.dtype.bits - population_count(left), given.dtype)
 
 
 def mulhi(x: Any, y: Any) -> Any:
@@ -246,6 +253,6 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
 
 
 OWN = """
-    betainc bitwise_not clamp clz complex conj div imag integer_pow mulhi pow real rem round
-    select select_n shift_right_logical
+    betainc bitwise_not clamp clz complex conj div imag integer_pow mulhi population_count pow real
+    rem round select select_n shift_right_logical
 """.split()  # noqa: SIM905

@@ -11,10 +11,8 @@ from tetrad.tracing.operands import as_array
 
 def cholesky(x: Any, *, symmetrize_input: bool = True, symmetrize: Any = None) -> Any:
     """The lower triangle whose product with its transpose is the matrix; NaN if there is none."""
-    given = as_array(x)
     is_meant = symmetrize_input if symmetrize is None else symmetrize
-    whole = (given + td.conj(given.mT)) / 2 if is_meant else given
-    return td.linalg.cholesky(whole, **without_error())
+    return td.linalg.cholesky(x, symmetrize_input=is_meant, **without_error())
 
 
 def without_error() -> dict[str, Any]:
@@ -49,9 +47,8 @@ def eigh(
     x: Any, *, lower: bool = True, symmetrize_input: bool = True, sort_eigenvalues: bool = True,
     **_: Any,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """Eigenvectors, then eigenvalues."""
-    given = as_array(x)
-    values, vectors = td.linalg.eigh((given + td.conj(given.mT)) / 2 if symmetrize_input else given)
+    """Eigenvectors, then eigenvalues; of one triangle alone without `symmetrize_input`."""
+    values, vectors = td.linalg.eigh(x, "L" if lower else "U", symmetrize_input)
     return vectors, values
 
 
@@ -85,10 +82,6 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
         return td.where(places == i, there[..., None], swapped)
 
     return td.fori_loop(0, given.shape[-1], swap, order)
-
-
-def schur(x: Any, **settings: Any) -> Any:
-    return td.linalg.schur(x, **settings)
 
 
 def eig(x: Any, **settings: Any) -> Any:

@@ -6,17 +6,19 @@ them.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tetrad.core.errors import DtypeError, ShapeError
+from tetrad.core.dtypes import DType, bf16, f32, f64, named, u16, u32
+from tetrad.core.errors import DtypeError, ShapeError, UnsupportedError
 from tetrad.jax._shell.tables import td
 from tetrad.jax.lax.elementwise import dtype_of_operand
 from tetrad.tracing.array import Array, fail
-from tetrad.tracing.operands import as_array, convert, dtype_of
+from tetrad.tracing.operands import as_array, convert, dtype_of, run
 
 Shape = Sequence[int]
 
@@ -56,9 +58,65 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
-    """The bits of the elements as another dtype."""
-    given: Any = as_array(operand)
-    return given.view(new_dtype)
+    """The bits of the elements as another dtype. Of one with fewer bits, a new last axis holds the
+    parts of an element, the lowest first; of one with more, the elements along the last axis are
+    the parts."""
+    given, wanted = as_array(operand), dtype_of(new_dtype)
+    words = as_words(given)
+    if given.dtype.bits > wanted.bits:
+        words = in_parts(words, wanted.bits)
+    elif given.dtype.bits < wanted.bits:
+        words = joined(words, wanted.bits)
+    return of_words(words, wanted)
+
+
+def as_words(x: Array) -> Any:
+    """The bits of numbers, as unsigned integers."""
+    check_bits(x.dtype)
+    if x.dtype is bf16:
+        return convert(as_words(convert(x, f32)) >> 16, u16)
+    wanted = unsigned(x.dtype.bits)
+    return convert(x, wanted) if x.dtype.is_integer else run("bitcast", x, dtype=wanted)
+
+
+def of_words(words: Any, dtype: DType) -> Any:
+    """Unsigned integers, as the bits of numbers."""
+    check_bits(dtype)
+    if dtype is bf16:
+        return convert(of_words(convert(words, u32) << 16, f32), bf16)
+    return convert(words, dtype) if dtype.is_integer else run("bitcast", words, dtype=dtype)
+
+
+def check_bits(dtype: DType) -> None:
+    if not dtype.is_integer and dtype not in (bf16, f32, f64):
+        fail(
+            UnsupportedError,
+            f"lax.bitcast_convert_type: not for {dtype}",
+            "for integers, bfloat16, float32 and float64",
+        )
+
+
+def unsigned(bits: int) -> DType:
+    return named(f"u{bits}")
+
+
+def in_parts(words: Any, bits: int) -> Any:
+    count = words.dtype.bits // bits
+    return convert(td.stack([words >> (bits * i) for i in range(count)], axis=-1), unsigned(bits))
+
+
+def joined(words: Any, bits: int) -> Any:
+    each = words.dtype.bits
+    if not words.ndim or words.shape[-1] != bits // each:
+        fail(
+            ShapeError,
+            f"lax.bitcast_convert_type: {bits // each} elements of {words.dtype} make one of "
+            f"{bits} bits, got {words.type}",
+            "the last axis holds the parts of an element",
+        )
+    wide: Any = convert(words, unsigned(bits))
+    parts = [wide[..., i] << (each * i) for i in range(bits // each)]
+    return functools.reduce(td.bitwise_or, parts)
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:

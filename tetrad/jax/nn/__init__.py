@@ -4,37 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tetrad.core import lazy
 from tetrad.jax._shell import tables
 from tetrad.jax._shell.tables import td
 from tetrad.tracing.operands import as_array
 
 TABLE = tables.within(
     "nn",
-    "celu dot_product_attention elu glu hard_sigmoid hard_silu hard_swish hard_tanh identity "
-    "leaky_relu log1mexp log_sigmoid logmeanexp logsumexp mish relu relu6 selu sigmoid silu "
-    "soft_sign softplus sparse_plus sparse_sigmoid squareplus swish tanh",
+    "celu dot_product_attention elu gelu glu hard_sigmoid hard_silu hard_swish hard_tanh identity "
+    "leaky_relu log1mexp log_sigmoid log_softmax logmeanexp logsumexp mish relu relu6 selu sigmoid "
+    "silu soft_sign softmax softplus sparse_plus sparse_sigmoid squareplus swish tanh",
 )
-
-
-def gelu(x: Any, approximate: bool = True) -> Any:
-    """x times the probability of a normal number below it; by tanh unless `approximate` is off."""
-    return td.nn.gelu(x, approximate=approximate)
-
-
-def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """Shares of exp(x) along axes; of those that `where` chooses."""
-    if where is None:
-        return td.nn.softmax(x, axis=axis)
-    chosen = td.where(where, x, -td.inf)
-    return td.where(where, td.nn.softmax(chosen, axis=axis), 0)
-
-
-def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
-    """Logarithms of the shares of exp(x) along axes."""
-    if where is None:
-        return td.nn.log_softmax(x, axis=axis)
-    return td.where(where, td.nn.log_softmax(td.where(where, x, -td.inf), axis=axis), -td.inf)
 
 
 def standardize(
@@ -58,11 +37,4 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = float, axis: int = -1, **_
     return td.nn.one_hot(classes, num_classes, dtype=dtype, axis=axis)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "initializers":
-        return lazy.module("tetrad.jax.nn.initializers")
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE, ("initializers",))
+__getattr__, __dir__ = tables.offers(globals(), TABLE, ["initializers"])

@@ -27,8 +27,8 @@ TABLE = tables.same("""
     diagflat diagonal diff digitize divide divmod dot dsplit dstack e ediff1d einsum einsum_path
     empty empty_like equal euler_gamma exp exp2 expand_dims expm1 extract eye fabs fill_diagonal
     finfo flatnonzero flip fliplr flipud float_power floor floor_divide fmax fmin fmod frexp
-    from_dlpack frombuffer fromfile fromfunction fromiter frompyfunc fromstring full full_like gcd
-    geomspace gradient greater greater_equal hamming hanning heaviside histogram histogram2d
+    from_dlpack frombuffer fromfile fromfunction fromiter fromstring full full_like gcd
+    geomspace gradient greater greater_equal hamming hanning heaviside histogram2d
     histogram_bin_edges histogramdd hsplit hstack hypot i0 identity iinfo imag indices inf inner
     insert interp intersect1d invert isclose iscomplex iscomplexobj isdtype isfinite isin isinf
     isnan isneginf isposinf isreal isrealobj isscalar issubdtype iterable ix_ kaiser kron lcm ldexp
@@ -39,11 +39,11 @@ TABLE = tables.same("""
     nanpercentile nanprod nanquantile nanstd nansum nanvar ndim negative newaxis nextafter nonzero
     not_equal ogrid ones ones_like outer packbits pad partition percentile permute_dims pi piecewise
     place poly polyadd polyder polydiv polyfit polyint polymul polysub polyval positive pow power
-    prod promote_types ptp put put_along_axis quantile r_ rad2deg radians ravel ravel_multi_index
+    prod ptp put put_along_axis quantile r_ rad2deg radians ravel ravel_multi_index
     real reciprocal remainder repeat reshape resize result_type right_shift rint roll rollaxis roots
     rot90 round s_ save savez searchsorted select setdiff1d setxor1d shape sign signbit sin sinc
     sinh size sort sort_complex spacing split sqrt square squeeze stack std subtract sum swapaxes
-    take take_along_axis tan tanh tensordot tile trace transpose trapezoid tri tril tril_indices
+    tan tanh tensordot tile transpose trapezoid tri tril tril_indices
     tril_indices_from trim_zeros triu triu_indices triu_indices_from true_divide trunc union1d
     unique unique_all unique_counts unique_inverse unique_values unpackbits unravel_index unstack
     unwrap vander var vdot vecdot vecmat vectorize vsplit vstack where zeros zeros_like

@@ -11,7 +11,7 @@ from tetrad.tracing.array import Array
 TABLE = tables.within(
     "linalg",
     "cond cross det diagonal eig eigvals inv lstsq matmul matrix_norm "
-    "matrix_power matrix_rank matrix_transpose multi_dot norm outer pinv qr slogdet solve svd "
+    "matrix_power matrix_rank matrix_transpose multi_dot norm outer pinv qr slogdet solve "
     "svdvals tensordot tensorinv tensorsolve trace vecdot vector_norm",
 )
 
@@ -31,9 +31,11 @@ def eigvalsh(a: Any, UPLO: str | None = None, *, symmetrize_input: bool = True) 
     return td.linalg.eigvalsh(a, UPLO, symmetrize_input=symmetrize_input)
 
 
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False, **_: Any
+) -> Any:
+    """The singular value decomposition, or the singular values alone."""
+    return td.linalg.svd(a, full_matrices) if compute_uv else td.linalg.svdvals(a)
 
 
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

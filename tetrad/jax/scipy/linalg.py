@@ -10,19 +10,14 @@ from tetrad.tracing.operands import as_array
 
 TABLE = tables.within(
     "linalg",
-    """
-    block_diag cho_factor cho_solve circulant companion convolution_matrix det dft
-    eigh_tridiagonal expm expm_frechet fiedler fiedler_companion funm hadamard hankel helmert
-    hessenberg hilbert inv invhilbert invpascal leslie lu lu_factor lu_solve pascal pinv polar
-    qr_multiply rsf2csf schur solve_sylvester solve_triangular sqrtm toeplitz
-    """,
+    "block_diag cho_factor cho_solve det expm inv lu lu_factor lu_solve pinv polar sqrtm "
+    "solve_triangular toeplitz",
 )
 
 
 def cholesky(a: Any, lower: bool = False, **_: Any) -> Any:
-    """The triangle whose product with its transpose is the matrix: the upper one."""
-    factor = td.linalg.cholesky(a)
-    return factor if lower else td.conj(factor.mT)
+    """The triangle whose product with its transpose is the matrix, of which that one is read."""
+    return td.linalg.cho_factor(a, lower)[0]
 
 
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, **_: Any) -> Any:
@@ -42,10 +37,8 @@ def eigh(a: Any, b: Any = None, lower: bool = True, eigvals_only: bool = False, 
     """Eigenvalues and eigenvectors of a symmetric matrix, of which one triangle is read."""
     if b is not None:
         raise td.errors.UnsupportedError("scipy.linalg.eigh: b is not offered")
-    given = as_array(a)
-    half = td.tril(given) if lower else td.conj(td.triu(given).mT)
-    whole = half + td.conj(td.tril(half, k=-1).mT)
-    return td.linalg.eigvalsh(whole) if eigvals_only else tuple(td.linalg.eigh(whole))
+    triangle = "L" if lower else "U"
+    return td.linalg.eigvalsh(a, triangle) if eigvals_only else tuple(td.linalg.eigh(a, triangle))
 
 
 def solve(
@@ -55,17 +48,10 @@ def solve(
     """x with a x = b; with `assume_a="pos"` by the Cholesky factor of one triangle."""
     matrix, right = as_array(a), as_array(b)
     if assume_a == "pos":
-        half = td.tril(matrix) if lower else td.conj(td.triu(matrix).mT)
-        whole = half + td.conj(td.tril(half, k=-1).mT)
-        return td.linalg.cho_solve((td.linalg.cholesky(whole), True), right)
+        return td.linalg.cho_solve(td.linalg.cho_factor(matrix, lower), right)
     is_vector = right.ndim == 1
     found = td.linalg.solve(matrix, right[..., None] if is_vector else right)
     return found[..., 0] if is_vector else found
 
 
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tetrad.jax._shell import tables
 
 TABLE = tables.within(
     "special",
-    "bernoulli bessel_jn beta betainc betaln boxcox boxcox1p comb dawsn digamma entr erf erfc "
-    "erfcx erfinv exp1 expi expit expn factorial fresnel gamma gammainc gammaincc gammaln gammasgn "
-    "hyp1f1 hyp2f1 i0 i0e i1 i1e kl_div log_ndtr log_softmax loggamma logit logsumexp multigammaln "
-    "ndtr ndtri owens_t poch polygamma psi rel_entr sici softmax spence sph_harm_y wofz xlog1py "
-    "xlogy zeta",
+    "bernoulli beta betainc betaln boxcox boxcox1p comb digamma entr erf erfc erfcx erfinv exp1 "
+    "expi expit expn factorial gamma gammainc gammaincc gammaln gammasgn i0 i0e i1 i1e kl_div "
+    "log_ndtr log_softmax loggamma logit logsumexp multigammaln ndtr ndtri poch polygamma psi "
+    "rel_entr softmax spence sph_harm_y xlog1py xlogy zeta",
 )
-
-
-def __getattr__(name: str) -> Any:
-    return tables.reexported(globals(), TABLE, name)
-
-
-def __dir__() -> list[str]:
-    return tables.listed(globals(), TABLE)
+__getattr__, __dir__ = tables.offers(globals(), TABLE)

@@ -26,6 +26,7 @@ from tetrad.core.dtypes import DType, f32, f64, u8, u32
 from tetrad.core.errors import DtypeError, ShapeError
 from tetrad.core.sizes import Dim, SizeExpr
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.elements import table_entry
 from tetrad.kernel.library.sizes import U32
 from tetrad.kernel.nodes import Buffer, Program
 from tetrad.kernel.packing import pack
@@ -223,18 +224,8 @@ def nf4_code(k: KernelBuilder, t: Val) -> Val:
 def decode(k: KernelBuilder, mode: str, dtype: DType, code: Val, sidecar: Sidecar) -> Val:
     scale, zero = sidecar
     if mode == NF4:
-        return chosen(k, code, [k.const(value, dtype) for value in TABLE]) * scale
+        return table_entry(k, code, [k.const(value, dtype) for value in TABLE]) * scale
     return (k.cast(code, dtype) - zero) * scale
-
-
-def chosen(k: KernelBuilder, code: Val, values: list[Val]) -> Val:
-    """values[code], by the bits of the code, lowest first."""
-    bit = 1
-    while len(values) > 1:
-        odd = (code & bit).ne(0)
-        values = [k.select(odd, b, a) for a, b in zip(values[::2], values[1::2], strict=True)]
-        bit *= 2
-    return values[0]
 
 
 # -- entries ---------------------------------------------------------------------------------------

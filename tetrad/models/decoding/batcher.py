@@ -463,7 +463,7 @@ class Batcher:
 
     def _choose(self, ready: list[Job], logits: Array) -> None:
         """A token for every job, and one more for each that found its draft right."""
-        view = logits.view
+        view = logits.memory
         while ready:
             picks = Picks()
             for job in ready:
@@ -504,7 +504,7 @@ class Batcher:
         try:
             choices = self.chooser.choose([generation.sampler], row, None, [generation.mask])
         except BoundsError as error:
-            self._end(job, generation.unchosen(error, row.view))
+            self._end(job, generation.unchosen(error, row.memory))
         else:
             self._take(job, choices)
 
@@ -526,7 +526,7 @@ class Batcher:
         except BoundsError as error:
             job = picks.jobs[i]
             if not picks.ahead[i]:  # behind a draft it may never be asked for
-                self._end(job, job.generation.unchosen(error, row.view))
+                self._end(job, job.generation.unchosen(error, row.memory))
             return None
 
     def _take(self, job: Job, choices: list[Choice | None] | list[Choice]) -> None:

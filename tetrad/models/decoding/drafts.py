@@ -119,7 +119,7 @@ class Drafter:
         ]
         while more:
             logits = self._run([Share(self._slot(job), tokens, 1) for job, tokens in more])
-            rows = Array.from_numpy(logits.view[: len(more)])
+            rows = Array.from_numpy(logits.memory[: len(more)])
             going = self._chosen([job for job, _ in more], rows, drafts, longest)
             more = [(job, drafts[job][-1:]) for job in going]
         for job, draft in drafts.items():
@@ -133,7 +133,7 @@ class Drafter:
         samplers = [job.generation.sampler for job in jobs]
         ahead = [len(drafts[job]) for job in jobs]
         choices = self.chooser.choose(samplers, rows, ahead)
-        totals, view = compiled_log_sum()(rows).view, rows.view
+        totals, view = compiled_log_sum()(rows).memory, rows.memory
         going: list[Job] = []
         for i, (job, choice) in enumerate(zip(jobs, choices, strict=True)):
             generation, token = job.generation, choice.token

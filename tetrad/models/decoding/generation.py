@@ -192,7 +192,7 @@ class Generation:
 
     def _is_stopped(self, logits: Array) -> bool:
         stopping = self.stopping
-        return stopping is not None and bool(stopping(self.so_far(), logits.view[0].copy()))
+        return stopping is not None and bool(stopping(self.so_far(), logits.memory[0].copy()))
 
     def so_far(self) -> np.ndarray:
         """All tokens, those of the prompt included."""
@@ -200,10 +200,10 @@ class Generation:
 
     def processed(self, logits: Array, processor: Processor) -> Array:
         """What somebody else makes of the logits."""
-        found = np.asarray(processor(self.so_far(), logits.view[0].copy()), np.float32)
-        if found.shape != logits.view[0].shape:
+        found = np.asarray(processor(self.so_far(), logits.memory[0].copy()), np.float32)
+        if found.shape != logits.memory[0].shape:
             raise SettingError(
-                "logits_processor", f"{logits.view.shape[1]} logits", f"shape {found.shape}"
+                "logits_processor", f"{logits.memory.shape[1]} logits", f"shape {found.shape}"
             )
         return Array.from_numpy(found[None])
 

@@ -201,7 +201,7 @@ class SampleArguments:
         if self.mask is not None:
             for i, mask in enumerate(masks):
                 self.mask[i] = WORD if mask is None else mask[0]
-        found: list[int] = self.draw(rows, *self.arrays).view.tolist()
+        found: list[int] = self.draw(rows, *self.arrays).memory.tolist()
         return found
 
     def _place(self, samplers: list[Sampler]) -> None:
@@ -273,7 +273,7 @@ class RowChooser:
         numbers[0, INDEX], numbers[0, INDEX + 1] = sampler.index & WORD, sampler.index >> 32
         tokens, values = sampler.biases()
         row = op.edited_row(
-            rows.view[0], sampler.row[0], sampler.recent.table[0], tokens[0], values[0], *masks
+            rows.memory[0], sampler.row[0], sampler.recent.table[0], tokens[0], values[0], *masks
         )
         return mirostat.choose(row, op.draw_of(numbers[0].tolist()))
 
@@ -281,11 +281,11 @@ class RowChooser:
         self, samplers: list[Sampler], tokens: list[int], rows: Array
     ) -> list[Choice]:
         wanted = max([sampler.logprobs for sampler in samplers])
-        totals = compiled_log_sum()(rows).view.tolist()
+        totals = compiled_log_sum()(rows).memory.tolist()
         count = min(self.vocab, next(n for n in TOPS if n >= wanted))
-        tops = compiled_top(count)(rows).view
+        tops = compiled_top(count)(rows).memory
         return [
-            self._likely(sampler, token, rows.view[i], totals[i], tops[i])
+            self._likely(sampler, token, rows.memory[i], totals[i], tops[i])
             for i, (sampler, token) in enumerate(zip(samplers, tokens, strict=True))
         ]
 

@@ -282,14 +282,14 @@ class Tile:
         """
         k, area = self.k, self.area
         self.cache.open(block)
-        self.join(self.score(self.spans(block)), area.here, partial(greater, k))
+        join_lanes(self.k, self.score(self.spans(block)), area.here, partial(greater, k))
         k.barrier()
         with k.loop(self.rows, always=True) as row:
             token = self.token if self.tokens == 1 else self.token + row // self.heads
             self.softmax(row, *self.where.seen(token, block))
         k.barrier()
         totals = [k.load(area.totals, row * LANES + k.lane()) for row in range(self.rows)]
-        self.join(totals, area.sums, lambda x, y: y + x)
+        join_lanes(self.k, totals, area.sums, lambda x, y: y + x)
         k.barrier()
 
     def score(self, spans: Pairs) -> list[Val]:
@@ -336,14 +336,6 @@ class Tile:
         """c tanh(score / c), where there is a softcap c."""
         c = float(dict(self.node.params).get("softcap", 0.0))
         return math.tanh(self.k, score / c) * c if c else score
-
-    def join(self, values: list[Val], whole: Buffer, op: Callable[[Val, Val], Val]) -> None:
-        """The lanes of every row by a halving tree, each result into `whole`."""
-        k = self.k
-        for width in (8, 4, 2, 1):
-            values = [op(k.rotate(value, width), value) for value in values]
-        for row, value in enumerate(values):
-            k.store(whole, row, k.broadcast(value))
 
     def dot(self, accs: Locals, keys: list[Val]) -> None:
         """One chain over channels, ascending."""
@@ -457,6 +449,17 @@ def least(values: list[Val], join: Callable[[Val, Val], Val]) -> Val:
     for value in values[1:]:
         found = join(found, value)
     return found
+
+
+def join_lanes(
+    k: KernelBuilder, values: list[Val], whole: Buffer, op: Callable[[Val, Val], Val]
+) -> None:
+    """The lanes of every row by a halving tree, each result into `whole`; all rows at once, for one
+    alone would wait for each step of its tree."""
+    for width in (8, 4, 2, 1):
+        values = [op(k.rotate(value, width), value) for value in values]
+    for row, value in enumerate(values):
+        k.store(whole, row, k.broadcast(value))
 
 
 def greater(k: KernelBuilder, x: Val, y: Val) -> Val:

@@ -25,7 +25,7 @@ from tetrad.kernel.math import exponential as math
 from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame, Memory
 from tetrad.loopnest.index import Space, offset
-from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite, greater, merged
+from tetrad.ops.attention.block import LOWEST, UNROLL, divisor, finite, greater, join_lanes, merged
 from tetrad.ops.attention.dense import UNBOUNDED, AttentionForm, accumulator, form_of
 from tetrad.ops.attention.op import KEYS
 from tetrad.ops.attention.packing import (
@@ -469,7 +469,7 @@ class Attend:
         keys = self.scoring.in_vectors(hull)
         vectors = Range(keys.first // LANES, keys.stop // LANES)
         maxima = self.score_keys(top, row, base, vectors, common)
-        self.join(maxima, self.here, lambda x, y: greater(k, x, y))
+        join_lanes(self.k, maxima, self.here, lambda x, y: greater(k, x, y))
         k.barrier()
         self.weigh_scores(keys)
         self.merge(row // self.rows.tile * self.state)
@@ -507,15 +507,6 @@ class Attend:
                 k.store(self.scores, i * PITCH + key, score)
                 maxima[i].set(greater(k, score, maxima[i].get()))
 
-    def join(self, values: list[Val], whole: Buffer, op: Callable[[Val, Val], Val]) -> None:
-        """The lanes of every row by a halving tree, all rows at once: one alone would wait for each
-        step of its tree."""
-        k = self.k
-        for width in (8, 4, 2, 1):
-            values = [op(k.rotate(value, width), value) for value in values]
-        for row, value in enumerate(values):
-            k.store(whole, row, k.broadcast(value))
-
     def weigh_scores(self, keys: Range) -> None:
         """scores[row][key] becomes exp(score - maximum), `sums` the sums of rows."""
         k, lane = self.k, self.k.lane()
@@ -529,7 +520,7 @@ class Attend:
             k.store(self.by_lane, row * LANES + lane, total)
         k.barrier()
         totals = [k.load(self.by_lane, row * LANES + lane) for row in range(self.rows.tile)]
-        self.join(totals, self.sums, lambda x, y: y + x)
+        join_lanes(self.k, totals, self.sums, lambda x, y: y + x)
         k.barrier()
 
     def merge(self, at: Val) -> None:

@@ -22,8 +22,10 @@ from tetrad.loopnest.reader import At
 from tetrad.loopnest.transpose import turned
 from tetrad.ops.conv.geometry import ConvGeometry
 from tetrad.ops.conv.op import weight_first
-from tetrad.ops.conv.weight_order import WeightOrder, WeightWalk
+from tetrad.ops.conv.weight_order import WeightOrder, WeightWalk, along_outputs
 from tetrad.schedule.nodes import Launch, Slot
+
+PARTS = 4  # of the steps of a sum, for each thread
 
 
 class PackWeight:
@@ -49,7 +51,8 @@ class PackWeight:
         return Slot("packed", kind, "constant", literal=Literal(packed))
 
     def launch(self, group: Group, memory: Memory) -> tuple[Slot, Launch]:
-        """A workgroup copies sixteen outputs."""
+        """A workgroup copies sixteen outputs; where outputs lie beside each other, some steps of a
+        sum, so that it reads memory in order."""
         form = self.form
         slot = memory.temp("packed", self.dtype, form.groups, self.panels, form.taps, form.inputs,
                            self.width)  # fmt: skip
@@ -57,26 +60,32 @@ class PackWeight:
         self.k = k = self.frame.k
         self.frame.reads([self.w])
         self.out = self.frame.output(slot)
-        vectors = self.panels * (self.width // LANES)
-        position = Space(k, self.frame.sizes, (form.groups, vectors), k.group_id())
-        self.group, self.first = position.span(0, 1), position.span(1, 2) * LANES
+        self.vectors = self.panels * (self.width // LANES)
+        steps = form.taps * form.inputs
+        each = -(-steps // (PARTS * memory.machine.parallel_groups)) or 1
+        is_along = along_outputs(form)
+        parts = max(-(-steps // each), 1) if is_along else self.vectors
+        position = Space(k, self.frame.sizes, (form.groups, parts), k.group_id())
+        self.group, part = position.span(0, 1), position.span(1, 2)
         self.order = WeightOrder(k, self.frame.sizes, form, self.group, k.index(0), form.inputs)
-        self.copy()
-        return slot, self.frame.finish(form.groups * vectors, group)
-
-    def copy(self) -> None:
-        """Along the outputs where they lie beside each other, else squares turned in registers."""
-        form, k, order = self.form, self.k, self.order
-        if not order.is_along_outputs:
-            with order.walks() as walk:
+        if is_along:
+            with k.loop(k.min((part + 1) * each, steps), part * each) as step:
+                self.copy_step(step // form.inputs, step % form.inputs)
+        else:
+            self.first = part * LANES
+            with self.order.walks() as walk:
                 self.copy_turned(walk)
-            return
-        output = self.first + k.lane()
-        with k.loop(form.taps) as tap, k.loop(form.inputs) as c:
-            value = k.local(0, self.dtype)
-            with self.frame.within(output, k.index(form.outputs), form.outputs):
-                value.set(self.read(order.at(output, c, tap)))
-            self.put(order.met(tap), c, value.get())
+        return slot, self.frame.finish(form.groups * parts, group)
+
+    def copy_step(self, tap: Val, c: Val) -> None:
+        """All outputs of a tap and an input."""
+        k, outputs = self.k, self.form.outputs
+        with k.loop(self.vectors) as v:
+            self.first = v * LANES
+            lane, value = self.first + k.lane(), k.local(0, self.dtype)
+            with self.frame.within(lane, k.index(outputs), outputs, self.width):
+                value.set(self.read(self.order.at(lane, c, tap)))
+            self.put(self.order.met(tap), c, value.get())
 
     def copy_turned(self, walk: WeightWalk) -> None:
         """Sixteen outputs, sixteen steps along memory at a time."""

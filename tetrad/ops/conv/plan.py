@@ -7,13 +7,14 @@ A geometry, a dtype and a machine in, frozen data out. No plan changes the order
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import product
+from math import prod
 
 from tetrad.core.dtypes import DType
-from tetrad.core.machine import LANES, Machine
+from tetrad.core.machine import LANES, Machine, RegisterTile
 from tetrad.core.record import record
 from tetrad.ops.conv.geometry import ConvAxis, ConvGeometry, Ints
+from tetrad.ops.matmul.plan import lie_apart
 
 AXES = 3  # every geometry is seen with three axes
 STAGED_BYTES = 256 << 10  # of x in a workgroup: a quarter of the second cache
@@ -32,6 +33,7 @@ class ConvPlan:
     vectors: int  # of outputs in a tile
     panels: int  # tiles of outputs in a workgroup
     unroll: int  # steps of a sum written out
+    in_place: bool = False  # is x read where it lies?
 
     @property
     def width(self) -> int:
@@ -43,6 +45,22 @@ def three_axes(form: ConvGeometry) -> tuple[ConvAxis, ...]:
     """Axes of one element come first."""
     one = ConvAxis(1, 1, 1, 1, 0, 1, 1)
     return (one,) * (AXES - len(form.axes)) + form.axes
+
+
+def axes_of(form: ConvGeometry, in_place: bool) -> tuple[ConvAxis, ...]:
+    """In place, places next to each other along several axes are those of one."""
+    one = ConvAxis(1, 1, 1, 1, 0, 1, 1)
+    if not in_place or any(axis.stride > 1 for axis in form.axes):
+        return three_axes(form)
+    return one, one, ConvAxis(form.places, 1, form.places, 1, 0, 1, 1)
+
+
+def is_pointwise(form: ConvGeometry) -> bool:
+    """Windows of one element, none of which lies around x."""
+    return form.taps == 1 and all(
+        axis.low == 0 and axis.holes == 1 and axis.y > 0 and (axis.y - 1) * axis.stride < axis.x
+        for axis in form.axes
+    )
 
 
 def reach_of(axis: ConvAxis, places: int) -> tuple[int, int]:
@@ -71,22 +89,34 @@ def tile_rows(count: int, most: int) -> int:
     return min(sizes, key=lambda rows: -(-count // rows) * (rows + 1), default=1)
 
 
-def plan_conv(form: ConvGeometry, dtype: DType, machine: Machine) -> ConvPlan:
+def plan_conv(
+    form: ConvGeometry, dtype: DType, machine: Machine, is_readable: bool = False
+) -> ConvPlan:
     """Boxes of places as many as stay near, so that the thread with the most of them is done
-    first."""
+    first. `is_readable` says that x lies in memory as the kernel computes with it."""
     tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
     vectors = 1 if form.outputs <= LANES else tile.vectors
     panels = -(-form.outputs // (vectors * LANES))
     batch = form.batch if isinstance(form.batch, int) else 1
-    best = min(
-        candidates(form, dtype, panels, machine.parallel_groups),
-        key=lambda found: cost(form, found, vectors, batch, machine.parallel_groups),
+    threads, in_place = machine.parallel_groups, is_readable and takes_in_place(form, dtype, tile)
+    axes = axes_of(form, in_place)
+    is_joined = axes[-1].y != form.axes[-1].y
+    boxes = runs_of(form, dtype, tile.rows, threads) if is_joined else boxes_of(form, dtype)
+    shares = sorted({-(-panels // parts) for parts in range(1, PARTS * threads + 1)})
+    box, share = min(
+        product(boxes, shares),
+        key=lambda found: cost(form, axes, found, vectors, batch, threads, in_place),
     )
-    box, share = best
     period = form.axes[-1].period
-    rows = tile_rows(-(-box[-1] // period), tile.rows)
+    rows = tile_rows(-(-min(box[-1], axes[-1].y) // period), tile.rows)
     unroll = written_out(rows * vectors)
-    return ConvPlan(box, rows, vectors, share, unroll)
+    return ConvPlan(box, rows, vectors, share, unroll, in_place)
+
+
+def takes_in_place(form: ConvGeometry, dtype: DType, tile: RegisterTile) -> bool:
+    """With channels last, where places of a tile stay in the nearest cache together."""
+    pitch = form.groups * form.inputs * form.axes[-1].stride * dtype.nbytes
+    return form.last and is_pointwise(form) and lie_apart(pitch, tile.rows)
 
 
 def written_out(products: int) -> int:
@@ -94,19 +124,25 @@ def written_out(products: int) -> int:
     return max(n for n in (1, 2, 4) if n * products <= UNROLL or n == 1)
 
 
-def candidates(
-    form: ConvGeometry, dtype: DType, panels: int, threads: int
-) -> Iterator[tuple[Ints, int]]:
-    """Boxes and shares of the outputs. Parts of the last axis only where a row is too long."""
+def boxes_of(form: ConvGeometry, dtype: DType) -> list[Ints]:
+    """Whole rows that stay near, as many as may be; parts of the last axis only where a row is too
+    long."""
     depth, height, width = three_axes(form)
     deep, wide = depth.period, max(width.y, 1)
     while wide > LANES * width.period and staged_bytes(form, dtype, (deep, 1, wide)) > STAGED_BYTES:
         wide = whole_periods(-(-wide // 2), width)
     highs = {whole_periods(-(-height.y // parts), height) for parts in range(1, height.y + 1)}
-    boxes = [(deep, high, wide) for high in sorted(highs)]
+    boxes: list[Ints] = [(deep, high, wide) for high in sorted(highs)]
     fits = [box for box in boxes if staged_bytes(form, dtype, box) <= STAGED_BYTES]
-    shares = {-(-panels // parts) for parts in range(1, PARTS * threads + 1)}
-    yield from product(fits or [(deep, height.period, wide)], sorted(shares))
+    return fits or [(deep, height.period, wide)]
+
+
+def runs_of(form: ConvGeometry, dtype: DType, rows: int, threads: int) -> list[Ints]:
+    """The same for places that were joined: whole tiles of them."""
+    fewest = max(1, -(-form.places * form.inputs * dtype.nbytes // STAGED_BYTES))
+    parts = range(fewest, fewest + PARTS * threads)
+    runs = {-(-form.places // (part * rows)) * rows for part in parts}
+    return [(1, 1, run) for run in sorted(runs)]
 
 
 def whole_periods(places: int, axis: ConvAxis) -> int:
@@ -125,19 +161,20 @@ def staged_bytes(form: ConvGeometry, dtype: DType, box: Ints) -> int:
 
 
 def cost(
-    form: ConvGeometry, found: tuple[Ints, int], vectors: int, batch: int, threads: int
-) -> float:
+    form: ConvGeometry, axes: tuple[ConvAxis, ...], found: tuple[Ints, int], vectors: int,
+    batch: int, threads: int, in_place: bool,
+) -> float:  # fmt: skip
     """Of the busiest thread."""
     box, share = found
-    depth, height, width = three_axes(form)
-    boxes = -(-depth.y // box[0]) * -(-height.y // box[1]) * -(-width.y // box[2])
+    boxes = prod(-(-axis.y // each) for axis, each in zip(axes, box, strict=True))
     panels = -(-form.outputs // (vectors * LANES))
     rounds = -(
         -max(batch, 1) * form.groups * boxes * -(-max(panels, 1) // max(share, 1)) // threads
     )
-    holes = max(height.holes * width.holes * depth.holes, 1)
-    work = box[0] * box[1] * box[2] * form.taps * form.inputs * share * vectors / holes
-    return rounds * (work + staged_elements(form, box) / LANES * COPIED + BEGIN)
+    holes = max(prod(axis.holes for axis in axes), 1)
+    work = prod(box) * form.taps * form.inputs * share * vectors / holes
+    copied = 0 if in_place else staged_elements(form, box) / LANES * COPIED
+    return rounds * (work + copied + BEGIN)
 
 
 # -- sums over places ------------------------------------------------------------------------------
@@ -157,9 +194,12 @@ class WeightPlan:
     panels: int  # tiles of outputs in a workgroup
     unroll: int
     is_small: bool  # few inputs: rows of a tile are taps and inputs
+    in_place: bool = False  # is x read where it lies?
 
 
-def plan_weight(form: ConvGeometry, dtype: DType, machine: Machine) -> WeightPlan:
+def plan_weight(
+    form: ConvGeometry, dtype: DType, machine: Machine, is_readable: bool = False
+) -> WeightPlan:
     tile = machine.f64_tile if dtype.bits == 64 else machine.f32_tile
     vectors = 1 if form.outputs <= LANES else tile.vectors
     panels = max(-(-form.outputs // (vectors * LANES)), 1)
@@ -167,7 +207,17 @@ def plan_weight(form: ConvGeometry, dtype: DType, machine: Machine) -> WeightPla
     inputs, share = weight_shares(form, panels, machine.parallel_groups, is_small)
     rows = tile.rows if is_small else even_parts(inputs, tile.rows)
     unroll = written_out(rows * vectors)
-    return WeightPlan(weight_box(form), rows, vectors, inputs, share, unroll, is_small)
+    in_place = is_readable and not is_small and sums_in_place(form, dtype, rows)
+    return WeightPlan(weight_box(form), rows, vectors, inputs, share, unroll, is_small, in_place)
+
+
+def sums_in_place(form: ConvGeometry, dtype: DType, rows: int) -> bool:
+    """Where what a tile walks over stays near: channels of a row, or places one after the other."""
+    if not is_pointwise(form):
+        return False
+    if form.last:
+        return lie_apart(form.groups * form.inputs * form.axes[-1].stride * dtype.nbytes, LANES)
+    return lie_apart(prod(axis.x for axis in form.axes) * dtype.nbytes, rows)
 
 
 def weight_shares(form: ConvGeometry, panels: int, threads: int, is_small: bool) -> tuple[int, int]:

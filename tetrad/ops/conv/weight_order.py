@@ -26,6 +26,11 @@ class WeightWalk:
     at: Callable[[Val, Val], At]
 
 
+def along_outputs(form: ConvGeometry) -> bool:
+    """Do the outputs of a weight lie beside each other?"""
+    return form.weight == "kio" or (form.weight == "iok" and form.taps == 1)
+
+
 class WeightOrder:
     """Of one group of a weight; its inputs from `first` on, `count` of them."""
 
@@ -35,11 +40,6 @@ class WeightOrder:
         self.k, self.sizes, self.form, self.group = k, sizes, form, group
         self.first, self.count = first, count
         self.tap_sizes = tuple(axis.taps for axis in form.axes)
-
-    @property
-    def is_along_outputs(self) -> bool:
-        form = self.form
-        return form.weight == "kio" or (form.weight == "iok" and form.taps == 1)
 
     @contextmanager
     def walks(self) -> Iterator[WeightWalk]:

@@ -24,9 +24,10 @@ from tetrad.loopnest.frame import Frame
 from tetrad.loopnest.index import Space
 from tetrad.loopnest.transpose import turned
 from tetrad.ops.conv.geometry import ConvGeometry, ConvPhase
+from tetrad.ops.conv.in_place import InPlace
 from tetrad.ops.conv.plan import WeightPlan, reach_of, three_axes
 from tetrad.ops.conv.staging import Staged, odd_lines
-from tetrad.ops.conv.weight_order import WeightOrder, WeightWalk
+from tetrad.ops.conv.weight_order import WeightOrder, WeightWalk, along_outputs
 from tetrad.ops.matmul.epilogue import accumulator
 from tetrad.schedule.nodes import Launch
 
@@ -84,7 +85,11 @@ class WeightTiles:
         self.reaches = [reach_of(a, b) for a, b in zip(self.axes, plan.box, strict=True)]
         sizes = tuple(size for _, size in self.reaches)
         pitch = plan.inputs if plan.is_small else odd_lines(plan.inputs, self.dtype)
-        self.left = Staged(frame, self.x, self.dtype, form.last, plan.inputs, sizes, pitch)
+        self.left: Staged | InPlace = (
+            InPlace(frame, self.x, form, tuple(axis.x for axis in self.axes))
+            if plan.in_place
+            else Staged(frame, self.x, self.dtype, form.last, plan.inputs, sizes, pitch)
+        )
         columns = plan.panels * self.width
         self.right = Staged(
             frame, self.y, self.dtype, form.last, columns, plan.box,
@@ -134,7 +139,12 @@ class WeightTiles:
             met.append(start // axis.period * each + first)
             final = (-(-axis.y // box) - 1) * box // axis.period * each + first + size
             margins.append(first < 0 or final > axis.x)
-        self.left.stage(self.image, self.channels * form.inputs + self.first, met, margins)
+        channel = self.channels * form.inputs + self.first
+        if isinstance(self.left, InPlace):
+            self.begin = self.left.open(self.image, channel, met)
+        else:
+            self.begin = k.index(0)
+            self.left.stage(self.image, channel, met, margins)
         past = [axis.y % box != 0 for axis, box in zip(self.axes, plan.box, strict=True)]
         self.right.stage(self.image, self.channels * form.outputs + self.output, starts, past,
                          self.output)  # fmt: skip
@@ -151,7 +161,7 @@ class WeightTiles:
         left, right = self.lines
         first = self.tile_number * self.plan.box[1] + row
         for side, count, rows in (
-            (self.left, left, self.plan.box[1] * self.axes[1].stride),
+            (self.left, left, self.ahead),
             (self.right, right, self.plan.box[1]),
         ):
             for i in range(count):
@@ -165,7 +175,8 @@ class WeightTiles:
         if plan.is_small or any(axis.period > 1 for axis in self.axes):
             return
         each = tiles * plan.box[1]
-        left = self.left.lines_of(plan.box[1] * high.stride)
+        self.ahead = plan.box[1] * high.stride * (self.axes[2].x if plan.in_place else 1)
+        left = self.left.lines_of(self.ahead)
         self.lines = -(-left // each), -(-self.right.lines_of(plan.box[1]) // each)
 
     def run_phases(self, phases: Phases) -> None:
@@ -197,13 +208,15 @@ class WeightTiles:
             k.loop(wide.count, always=True) as w,
         ):
             at = d * (deep.reach * left.plane) + h * (high.reach * left.row)
-            at = at + w * (wide.reach * left.pitch) + self.base(phases) + c
+            at = at + w * (wide.reach * left.pitch) + (self.begin + self.base(phases))
+            step = left.channel if isinstance(left, InPlace) else 1
             tap = (d * deep.step + deep.tap) * self.axes[1].taps + h * high.step + high.tap
             tap = tap * self.axes[2].taps + w * wide.step + wide.tap
             tiles = -(-plan.inputs // plan.rows)
             turn = (self.panel_number * tiles + c // plan.rows) * self.form.taps
             self.tile_number = turn + tap
-            yield SumRows(at, range(count), [tap * plan.inputs + c + i for i in range(count)])
+            sums = [tap * plan.inputs + c + i for i in range(count)]
+            yield SumRows(at + c * step, range(0, count * step, step), sums)
 
     def small_rows(self, phases: Phases) -> list[SumRows]:
         """Of few inputs: taps and inputs together, written out."""
@@ -284,7 +297,7 @@ class WeightTiles:
         order = WeightOrder(k, self.frame.sizes, form, self.channels, self.first, plan.inputs)
         with k.loop(k.min(form.outputs - self.output, self.columns), 0, LANES) as column:
             output = self.output + column
-            if order.is_along_outputs:
+            if along_outputs(form):
                 lane = output + k.lane()
                 with (
                     k.loop(form.taps) as tap,

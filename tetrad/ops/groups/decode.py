@@ -12,6 +12,7 @@ from tetrad.core.dtypes import DType, f32, i32, u32
 from tetrad.core.machine import LANES
 from tetrad.core.types import row_strides
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.elements import table_entry
 from tetrad.loopnest.index import offset
 from tetrad.loopnest.reader import At, Operand
 from tetrad.quant.groups import MIDDLE, MIDPOINTS, NF4
@@ -44,19 +45,9 @@ def factor_at(at: At, codes: Operand, lead: int, group: int) -> At:
 def unscaled(k: KernelBuilder, code: Val, zero: Val | None, scheme: str, dtype: DType) -> Val:
     """What a code stands for before it is scaled."""
     if scheme == "nf4":
-        return chosen(k, k.cast(code, u32), [k.const(entry, dtype) for entry in NF4])
+        return table_entry(k, k.cast(code, u32), [k.const(entry, dtype) for entry in NF4])
     number = k.cast(k.cast(code, i32), dtype)
     return number - (k.const(MIDDLE, dtype) if zero is None else zero)
-
-
-def chosen(k: KernelBuilder, code: Val, entries: list[Val]) -> Val:
-    """An entry of a table by the bits of a code, without exchanging lanes: they may be idle."""
-    bit = 1
-    while len(entries) > 1:
-        is_odd = (code & bit).ne(0)
-        entries = [k.select(is_odd, b, a) for a, b in zip(entries[::2], entries[1::2], strict=True)]
-        bit *= 2
-    return entries[0]
 
 
 # -- a group at a time: all sixteen lanes ----------------------------------------------------------
@@ -64,7 +55,7 @@ def chosen(k: KernelBuilder, code: Val, entries: list[Val]) -> Val:
 
 def lane_values(k: KernelBuilder, values: Sequence[float], dtype: DType = f32) -> Val:
     """A register with a number in each of sixteen lanes."""
-    return chosen(k, k.cast(k.lane(), u32), [k.const(v, dtype) for v in values])
+    return table_entry(k, k.cast(k.lane(), u32), [k.const(v, dtype) for v in values])
 
 
 def code_numbers(k: KernelBuilder, scheme: str) -> Val:

@@ -65,8 +65,7 @@ def check_sides(name: str, a: ArrayType, b: ArrayType) -> None:
     check_square(name, a)
     if b.dtype is not a.dtype or b.rank != a.rank or b.shape[:-1] != a.shape[:-1]:
         message = (
-            f"{name}: expected a right side with {a.shape[-1]} rows, dtype and leading "
-            "axes of "
+            f"{name}: expected a right side with {a.shape[-1]} rows, dtype and leading axes of "
             f"{a}, got {b}"
         )
         raise ShapeError(message, hint="a right side of one column needs an axis for it")
@@ -153,9 +152,7 @@ def definite_error(name: str, position: int, batch: tuple[int, ...], rows: int) 
     which, pivot = place_of(position, batch, rows)
     where_ = f"matrix {list(which)} of the batch" if batch else "the matrix"
     message = (
-        f"{name}: {where_} is not positive definite: its leading minor of {pivot + 1} "
-        "rows is "
-        "not "
+        f"{name}: {where_} is not positive definite: its leading minor of {pivot + 1} rows is not "
         "positive"
     )
     return FactorError(

@@ -189,8 +189,6 @@ class Matmul:
                     k.loop(end_of_piece, self.piece_from, self.width) as column,
                     k.loop(end, top, self.tile.rows) as m,
                 ):
-                    if self.fetches_columns:
-                        self.fetch_columns(m, (column - self.piece_from) // self.width, start)
                     self.run_tile(top, m, column, start, stop)
 
     @contextmanager
@@ -210,35 +208,42 @@ class Matmul:
     def fetches_columns(self) -> bool:
         """Few rows use what is packed: memory would be most of the time, and is idle while tiles
         are computed."""
-        return (
-            self.plan.is_low
-            and self.packed is None
-            and self.block is not None
-            and self.held(self.b) is not None
-        )
+        is_several = self.piece < self.columns or self.block is not None
+        is_packed_here = self.plan.is_low and self.packed is None
+        return is_packed_here and is_several and self.held(self.b) is not None
 
     def held(self, side: Node) -> Node | None:
         """The array in memory that a side is, as it is or turned."""
         node = side.inputs[0] if self.is_turned(side) else side
         return node if node in self.frame.reading.buffers else None
 
-    def fetch_columns(self, m: Val, panel: Val, start: Val) -> None:
+    def fetch_columns(self, m: Val, column: Val, start: Val, step: Val) -> None:
         """Of the next piece or block of k, in the order in which they lie in memory, some lines for
-        each tile."""
+        each tile, one every few steps: all at once would be more than a processor can wait for."""
+        if not self.fetches_columns or self.size.k == 0:
+            return
         line, is_turned = elements_of_line(self.b), self.is_turned(self.b)
+        depth = min(self.depth, self.size.k) if isinstance(self.size.k, int) else self.depth
         rows = min(self.rows, self.size.m) if isinstance(self.size.m, int) else self.rows
-        tiles, run = -(-rows // self.tile.rows), (self.depth if is_turned else self.piece) // line
-        lines = -(-self.depth * self.width // line // tiles)
-        first = (panel * tiles + (m - self.m0) // self.tile.rows) * lines
-        ahead, base = self.piece_from, start + self.depth
-        if self.piece < self.columns:
-            is_last = self.piece_from + self.piece >= self.here
-            ahead = self.k.select(is_last, self.k.index(0), self.piece_from + self.piece)
-            base = self.k.select(is_last, base, start)
-        with self.k.loop(lines, always=True) as i:
-            outer, inner = (first + i) // run, (first + i) % run * line
-            step, column = (inner, outer) if is_turned else (outer, inner)
-            self.fetch(self.b, base + step, self.n0 + ahead + column)
+        tiles, turns = -(-rows // self.tile.rows), max(depth // self.plan.unroll, 1)
+        lines = -(-depth * self.width // line // tiles)
+        times = min(lines, turns)
+        each, every = -(-lines // times), self.plan.unroll << (turns // times).bit_length() - 1
+        with self.k.when((step % every).eq(0) & (step < times * every)):
+            panel, tile = (column - self.piece_from) // self.width, (m - self.m0) // self.tile.rows
+            first = (panel * tiles + tile) * lines + step // every * each
+            with self.k.loop(each, always=True) as i:
+                self.fetch_column(first + i, start, max(depth if is_turned else self.piece, line))
+
+    def fetch_column(self, number: Val, start: Val, run: int) -> None:
+        """Line `number` of what is packed next; so many elements lie beside each other."""
+        lines = run // elements_of_line(self.b)
+        is_last = self.piece_from + self.piece >= self.here
+        ahead = self.k.select(is_last, self.k.index(0), self.piece_from + self.piece)
+        base = self.k.select(is_last, start + self.depth, start)
+        outer, inner = number // lines, number % lines * elements_of_line(self.b)
+        step, column = (inner, outer) if self.is_turned(self.b) else (outer, inner)
+        self.fetch(self.b, base + step, self.n0 + ahead + column)
 
     def fetch_beside(self, m: Val, column: Val, step: Val) -> None:
         """What the epilogue reads beside the product: short pieces of rows far apart, which no
@@ -333,6 +338,7 @@ class Matmul:
         depth = stop - start
         whole = depth // self.plan.unroll * self.plan.unroll
         with k.loop(whole, 0, self.plan.unroll) as step:
+            self.fetch_columns(m, column, start, step)
             self.fetch_beside(m, column, step)
             for u in range(self.plan.unroll):
                 self.step(accs, top, m, column, start, step + u)

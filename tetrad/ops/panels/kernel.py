@@ -14,7 +14,7 @@ from tetrad.core.record import replace
 from tetrad.core.sizes import plain, product
 from tetrad.graph.group import Group
 from tetrad.graph.nodes import Node
-from tetrad.kernel.build import Val
+from tetrad.kernel.build import KernelBuilder, Val
 from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.frame import Frame
 from tetrad.ops.matmul.plan import (
@@ -98,10 +98,18 @@ class PanelMatmul(Matmul):
 
     def fetched(self, column: Val, v: int, start: Val, step: Val) -> Val:
         """Where a vector of a panel lies; memory is asked for a later one."""
-        depth = self.sizes.val(self.size.k)
+        k, depth = self.k, self.sizes.val(self.size.k)
         at = (self.n0 + column + v * LANES) * depth + (start + step) * LANES
-        self.k.prefetch(self.panels, at + AHEAD * LANES)
-        return at + self.k.lane()
+        further = steps_ahead(k, start + step, depth, self.tile.vectors)
+        k.prefetch(self.panels, at + further * LANES)
+        return at + k.lane()
+
+
+def steps_ahead(k: KernelBuilder, step: Val, depth: Val, vectors: int) -> Val:
+    """How far behind a step of a panel the one lies that memory is asked for. Past the end of the
+    panel that is in the one which this vector of the next tile reads, not in its neighbour, which
+    the same tile reads now."""
+    return AHEAD + k.select(step < depth - AHEAD, 0, (vectors - 1) * depth)
 
 
 class WordMatmul(PanelMatmul):

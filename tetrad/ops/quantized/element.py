@@ -10,9 +10,9 @@ from tetrad.core.dtypes import f16, f32, i8, i32, index, u8, u16, u32
 from tetrad.core.record import record
 from tetrad.core.sizes import plain
 from tetrad.kernel.build import KernelBuilder, Val
+from tetrad.kernel.elements import table_entry
 from tetrad.kernel.nodes import Buffer
 from tetrad.loopnest.reader import At, Operand
-from tetrad.ops.groups.decode import chosen
 from tetrad.ops.quantized.weight import power_of_two
 from tetrad.quant.lanes import BLOCK, ROWS, WORD, Lanes, lanes_of
 
@@ -50,7 +50,7 @@ class ElementPlace:
         k, lanes = self.k, self.lanes
         stored = self.stored()
         if lanes.table:
-            return chosen(k, stored, [k.const(float(v), f32) for v in lanes.signed_table])
+            return table_entry(k, stored, [k.const(float(v), f32) for v in lanes.signed_table])
         flip = lanes.format.flip
         return k.cast(k.bitcast(stored ^ flip if flip else stored, i32) - lanes.offset, f32)
 

@@ -32,7 +32,8 @@ from tetrad.ops.scatter.update import (
 from tetrad.schedule.nodes import Launch, Slot
 
 NARROW = 4  # rows of so few elements are changed element by element, all by one workgroup
-# Vectors of a row that a workgroup owns: chains of updates to one row that run side by side.
+# Vectors of a row that a workgroup owns, half of the row at most: chains of updates to one row that
+# run side by side, for each of two threads at least.
 MOST_VECTORS = 8
 UNROLLED = 8  # updates of narrow rows that a turn of the walk makes
 PREPARED = 1024  # updates of narrow rows that are prepared before the walk over them goes on
@@ -64,7 +65,7 @@ class Updates:
         self.columns = product(self.shape)
         self.is_narrow = isinstance(self.columns, int) and self.columns <= NARROW
         vectors = ceil_div(self.columns, LANES)
-        self.vectors = min(MOST_VECTORS, max(1, vectors)) if isinstance(vectors, int) else 1
+        self.vectors = min(MOST_VECTORS, max(1, vectors // 2)) if isinstance(vectors, int) else 1
         self.groups = 1 if self.is_narrow else ceil_div(vectors, self.vectors)
         self.drop: bool = dict(node.params).get("drop", False)
         self.before: list[Launch] = []

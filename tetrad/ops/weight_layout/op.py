@@ -78,8 +78,7 @@ def check_places(at: Array, nbytes: int, size: int, unit: int) -> None:
     wrong = at[(at < 0) | (at + nbytes > size) | (at % unit != 0)]
     if wrong.size:
         message = (
-            f"interleave: {nbytes} bytes from {wrong[0]} on are out of range for {size}, or "
-            "not "
-            f"at a multiple of {unit}"
+            f"interleave: {nbytes} bytes from {wrong[0]} on are out of range for {size}, or not at "
+            f"a multiple of {unit}"
         )
         raise IndexError(message)

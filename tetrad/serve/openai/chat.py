@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from tetrad.models.decoding.generation import Completion, Logprob
+from tetrad.models.decoding.openai_shapes import call_of, chat_logprobs
 from tetrad.serve.app import ApiCall, Response, Route, json_response
 from tetrad.serve.conversation import AnswerEnd, Answers, Event, Said, answering
 from tetrad.serve.errors import invalid
-from tetrad.serve.openai.shapes import Json, answer_head, chat_logprobs, timings, usage
+from tetrad.serve.openai.shapes import Json, answer_head, timings, usage
 from tetrad.serve.prompt import ChatRequest
 from tetrad.serve.schema import ChatBody, answer_settings, body_as, split_settings
 from tetrad.serve.sse import DONE, EventStream, event_of
@@ -145,11 +146,6 @@ class ChatChoice:
         if calls:
             found |= {"content": said.content or None, "tool_calls": calls}
         return found
-
-
-def call_of(name_of_call: str, name: str, arguments: str) -> Json:
-    function = {"name": name, "arguments": arguments}
-    return {"id": name_of_call, "type": "function", "function": function}
 
 
 async def whole(call: ApiCall, body: ChatBody, answer: Answers) -> Json:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tetrad.core.version import __version__
-from tetrad.models.decoding.generation import Completion, Logprob
+from tetrad.models.decoding.generation import Completion
 
 if TYPE_CHECKING:
-    from tetrad.text.tokenizer import Tokenizer
+    pass
 
 Json = dict[str, Any]
 FINGERPRINT = f"tetrad-{__version__}"
@@ -63,18 +63,3 @@ def timings(done: Completion) -> Json:
         "draft_n": done.drafted,
         "draft_n_accepted": done.accepted,
     }
-
-
-def chat_logprobs(tokenizer: Tokenizer, chances: Sequence[Logprob], top: int) -> Json:
-    """`top` of the likeliest beside each token."""
-
-    def entry(token: int, logprob: float) -> Json:
-        data = tokenizer.token_bytes(token)
-        return {"token": data.decode(errors="replace"), "logprob": logprob, "bytes": list(data)}
-
-    content = [
-        entry(chance.token, chance.logprob)
-        | {"top_logprobs": [entry(one.token, one.logprob) for one in chance.top[:top]]}
-        for chance in chances
-    ]
-    return {"content": content, "refusal": None}

@@ -16,7 +16,7 @@ from tetrad.text.tools.definitions import Tool
 from tetrad.text.tools.family import Messages
 from tetrad.text.tools.incoming import Incoming, Output, Steps
 from tetrad.text.tools.lark import Lark, literal
-from tetrad.text.tools.reading import json_calls
+from tetrad.text.tools.reading import closed_calls
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 
@@ -32,11 +32,7 @@ class HermesCalls:
     is_single: bool = False
 
     def read(self, source: Incoming, output: Output, mark: str) -> Steps[bool]:
-        if not (yield from json_calls(source, output)):
-            return False
-        yield from source.space()
-        yield from source.takes(CLOSE)
-        return True
+        return (yield from closed_calls(source, output, CLOSE))
 
     def calls(self, lark: Lark, tools: Sequence[Tool], parallel: bool) -> str:
         body = object_rules(lark, tools, "arguments")

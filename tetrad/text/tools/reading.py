@@ -127,6 +127,15 @@ def json_text(source: Incoming) -> Steps[str | None]:
 # -- calls -----------------------------------------------------------------------------------------
 
 
+def closed_calls(source: Incoming, output: Output, close: str) -> Steps[bool]:
+    """A call, or a list of calls, and the mark behind it, which may be missing."""
+    if not (yield from json_calls(source, output)):
+        return False
+    yield from source.space()
+    yield from source.takes(close)
+    return True
+
+
 def json_calls(source: Incoming, output: Output) -> Steps[bool]:
     """A call, or a list of calls."""
     if (yield from source.space()) != "[":
