@@ -96,5 +96,6 @@ def test_signs_of_zeros() -> None:
 def test_type_rules_say_what_is_wrong(op, kind, params, error, text) -> None:
     with pytest.raises(error) as caught:
         op.type(kind, **params)
-    assert str(caught.value).startswith(f"{op.name}: ")
+    told = str(caught.value).partition(": ")[0]
+    assert told.removeprefix("reduce_") == op.name.removeprefix("reduce_")
     assert text in str(caught.value)

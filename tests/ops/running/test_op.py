@@ -24,6 +24,17 @@ def test_running_sums_of_halves_accumulate_in_f32(half) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
+@pytest.mark.parametrize("half", [np.float16, ml_dtypes.bfloat16])
+def test_running_halves_have_the_same_bits_compiled(half: type, name: str) -> None:
+    function, rng = getattr(td, name), np.random.default_rng(109)
+    compiled = td.jit(lambda x: function(x, axis=0))
+    for _ in range(20):
+        x = td.asarray(rng.standard_normal((300, 64)).astype(half))
+        got, want = (np.asarray(f(x)) for f in (compiled, lambda x: function(x, axis=0)))
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("way", [lambda f: f, td.jit], ids=["eager", "compiled"])
 def test_errors_of_f32_do_not_grow_with_the_length(way) -> None:
     rng = np.random.default_rng(0)

@@ -19,10 +19,12 @@ from tetrad.schedule.nodes import Launch
 @cumsum.kernel
 @cumprod.kernel
 def lower_running(frame: Frame, group: Group) -> Launch:
-    """Sums or products, left to right, one line a lane; those of f32 are held as f64, which takes
-    no longer: each step waits for the one before."""
+    """Sums or products, left to right, one line a lane; those of f32 and halves are held as f64,
+    which takes no longer: each step waits for the one before. Halves are rounded to f32 on the
+    way, as in `op`."""
     node, k = group.root, frame.k
-    wide = f64 if node.type.dtype is f32 else node.type.dtype.computing
+    computing = node.type.dtype.computing
+    wide = f64 if computing is f32 else computing
     lines = Lines(frame, node, node.param("axis"))
     out = frame.output(frame.memory.slots[node])
     exclusive, start, join = dict(node.params).get("exclusive", False), *RUNNING[node.op]
@@ -33,9 +35,8 @@ def lower_running(frame: Frame, group: Group) -> Launch:
             at = lines.at(i)
             before = total.get()
             total.set(join(before, k.cast(frame.reading.wide(node.inputs[0], at), wide)))
-            frame.write(
-                out, node, at, k.cast(before if exclusive else total.get(), node.type.dtype)
-            )
+            found = k.cast(before if exclusive else total.get(), computing)
+            frame.write(out, node, at, k.cast(found, node.type.dtype))
 
     lines.run(body)
     return frame.finish(lines.groups, group, flops=product(lines.shape))
