@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -17,10 +17,6 @@ class Module:
     path: str  # tetrad/kernel/nodes.py
     text: str
     tree: ast.Module
-
-    @cached_property
-    def nodes(self) -> tuple[ast.AST, ...]:
-        return tuple(ast.walk(self.tree))
 
     @property
     def package(self) -> str:
@@ -35,8 +31,6 @@ def parse(path: str, text: str) -> Module:
     return Module(path, text, ast.parse(text, filename=path))
 
 
-@cache
-def package_modules() -> tuple[Module, ...]:
-    """Every file, read once for all tests."""
-    files = sorted((ROOT / "tetrad").rglob("*.py"))
-    return tuple(parse(f.relative_to(ROOT).as_posix(), f.read_text("utf-8")) for f in files)
+def package_modules() -> Iterator[Module]:
+    for file in sorted((ROOT / "tetrad").rglob("*.py")):
+        yield parse(file.relative_to(ROOT).as_posix(), file.read_text(encoding="utf-8"))

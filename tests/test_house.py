@@ -47,7 +47,7 @@ def imports_by_name(module: Module) -> Iterator[str]:
     """`importlib.util` looks for packages and loads none."""
     if module.path == LAZY:
         return
-    for node in module.nodes:
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Name) and node.id in ("__import__", "import_module"):
             yield f"{module.place(node)}: {node.id}"
         if isinstance(node, ast.Attribute) and node.attr == "import_module":
@@ -63,7 +63,7 @@ def crowded_folders(modules: Iterable[Module]) -> list[str]:
 def repeated_classes(modules: Iterable[Module]) -> dict[str, list[str]]:
     found = defaultdict(list)
     for module in modules:
-        for node in module.nodes:
+        for node in ast.walk(module.tree):
             if isinstance(node, ast.ClassDef):
                 found[node.name].append(module.place(node))
     return {name: places for name, places in found.items() if len(places) > 1}

@@ -83,7 +83,7 @@ def loaded(node: ast.Call) -> Iterator[str]:
 
 
 def names_in(module: Module) -> Iterator[tuple[str, ast.stmt | ast.expr]]:
-    for node in module.nodes:
+    for node in ast.walk(module.tree):
         if isinstance(node, Import):
             yield from ((name, node) for name in imported(module, node))
         elif isinstance(node, ast.Call):
@@ -118,7 +118,9 @@ def wrong_directions(module: Module) -> Iterator[str]:
 
 
 def hidden_imports(module: Module) -> Iterator[str]:
-    functions = (n for n in module.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (
+        n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
     statements = {n for function in functions for n in ast.walk(function) if isinstance(n, Import)}
     for node in sorted(statements, key=lambda n: n.lineno):
         for name in imported(module, node):

@@ -17,7 +17,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def unsafe_imports(module: Module) -> Iterator[str]:
-    for node in module.nodes:
+    for node in ast.walk(module.tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -32,7 +32,7 @@ def unsafe_imports(module: Module) -> Iterator[str]:
 def unsafe_names(module: Module) -> Iterator[str]:
     """Any mention of the builtin, called or handed on; a method that happens to have the name is
     another thing."""
-    for node in module.nodes:
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Name) and node.id in UNSAFE_CALLS:
             yield f"{module.place(node)}: {node.id}"
         if (
@@ -45,7 +45,7 @@ def unsafe_names(module: Module) -> Iterator[str]:
 
 def unsafe_settings(module: Module) -> Iterator[str]:
     """`shell=` and `allow_pickle=` with anything but a literal False."""
-    for node in module.nodes:
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.keyword) and node.arg in UNSAFE_SETTINGS:
             off = isinstance(node.value, ast.Constant) and node.value.value is False
             if not off:
@@ -71,7 +71,7 @@ def is_op_name(node: ast.AST) -> bool:
 def aliases_of_op_names(module: Module) -> set[str]:
     """Variables that hold the name of an op."""
     found: set[str] = set()
-    for node in module.nodes:
+    for node in ast.walk(module.tree):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 pairs = [(target, node.value)]
@@ -92,7 +92,7 @@ def compared_op_names(module: Module) -> Iterator[str]:
     def holds_name(node: ast.AST) -> bool:
         return is_op_name(node) or (isinstance(node, ast.Name) and node.id in known)
 
-    for node in module.nodes:
+    for node in ast.walk(module.tree):
         asked: list[ast.expr] = []
         if isinstance(node, ast.Compare):
             asked = [node.left, *node.comparators]
@@ -125,7 +125,7 @@ def asserts_on_input(module: Module) -> Iterator[str]:
     """An assert that reads a parameter: it is gone under `python -O`, so input must be refused by
     raising."""
     found: dict[str, None] = {}
-    for function in module.nodes:
+    for function in ast.walk(module.tree):
         if not isinstance(function, Function):
             continue
         for node in ast.walk(function):
