@@ -360,7 +360,7 @@ def start_rows(budget: Budget) -> Iterator[Row]:
 def arena_row() -> Row:
     values = [td.asarray(value) for value in mlp.inputs()]
     jitted = td.jit(lambda *values: mlp.forward(values, td.nn.gelu))
-    planned = compile_graph(jitted.trace(*values)).bound().encoded
+    planned = compile_graph(jitted.trace(*values).graph).bound().encoded
     every = sum(life.nbytes for life in planned.lives)
     return Row(
         "arena of the MLP, batch 256",

@@ -369,7 +369,7 @@ def call_path(budget: Budget) -> Iterator[Row]:
     x = td.asarray(np.zeros(16, np.float32))
     jitted = td.jit(lambda x: x + 1)
     is_right = bool(np.all(np.asarray(jitted(x)) == 1))
-    compiled = compile_graph(jitted.trace(x))
+    compiled = compile_graph(jitted.trace(x).graph)
     storages, out = [Storage.from_numpy(np.zeros(16, np.float32))], Storage.allocate(64)
     table = compiled.bound().table
     bases = [storages[0].ptr, out.ptr, Storage.allocate(64).ptr]

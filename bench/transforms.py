@@ -225,7 +225,7 @@ def arena_row() -> Row:
     against all."""
     arena = {}
     for strategy in (None, "sqrt"):
-        graph = td.jit(gradients.long_gradient(td, strategy)).trace(*gradients.long_values())
+        graph = td.jit(gradients.long_gradient(td, strategy)).trace(*gradients.long_values()).graph
         arena[strategy] = compile_graph(graph).bound().encoded.arena_bytes
     ratio = arena[None] / arena["sqrt"]
     return Row(
