@@ -50,7 +50,7 @@ def _cumsum_cases(rng: Rng) -> Case:
 @ieee
 def cumsum(x: Array, *, axis: int, exclusive: bool = False) -> Array:
     """Sums of everything up to each element along an axis, from left to right; without the element
-    when exclusive. Those of f32 and of halves are held as f64; a sum is rounded when it is told.
+    when exclusive. Those of f32 and of halves are held as f64; each is rounded as it is written.
 
     >>> cumsum(np.array([[1, 2, 3, 4]]), axis=1)
     array([[ 1,  3,  6, 10]])
